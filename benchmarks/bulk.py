@@ -34,8 +34,8 @@ from typing import Any
 
 import torch
 
-from layerdag.codec.sample_files import SampleRun
-from layerdag.datasets import samples as tables
+from layerdag.samples import table as tables
+from layerdag.samples.manifest import SampleRun
 from layerdag.sampling import generation as drawing
 from layerdag.sampling.execution_check import ExecutionCheck
 from layerdag.sampling.generated import SampleFiles

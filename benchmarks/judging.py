@@ -165,7 +165,7 @@ def audited(data: GraphDataset, slices: Slices, args: argparse.Namespace) -> dic
     names: dict[Split, tuple[str, ...]] = {
         part: tuple(f"{part}-{i}" for i in range(len(dags))) for part, dags in real.items()
     }
-    data = data.replaced(graphs=real, names=names, contents={}, further=frozenset())
+    data = data.replaced(graphs=real, names=names, contents={}, extra_train=frozenset())
     start = time.process_time()
     for _ in made:
         pass

@@ -84,7 +84,7 @@ def random_graphs(shape: Shape) -> list[Any]:
 
 def tile_graphs(folder: Path) -> list[Any]:
     """Return the training graphs of TPU Tile."""
-    from layerdag.datasets.published import load_tpu_tile
+    from layerdag.datasets.tpu_tile import load_tpu_tile
 
     return list(load_tpu_tile(folder).graphs["train"])
 

@@ -18,10 +18,10 @@ import torch
 from layerdag.dag.dag import DAG
 from layerdag.datasets.corpus import load_corpus
 from layerdag.datasets.dataset import GraphDataset
-from layerdag.datasets.samples import iter_samples
 from layerdag.evaluation.metrics.base import AttributeView, MetricResult
 from layerdag.evaluation.metrics.neighborhoods import NEIGHBORHOOD_METRICS
 from layerdag.evaluation.similarity import compare
+from layerdag.samples.reader import iter_samples
 from layerdag.surrogates.data import read_samples
 from layerdag.traces.chakra.corpus import read_index, read_runs
 from layerdag.traces.trace import Trace, dependency_edges

@@ -31,7 +31,7 @@ from layerdag.api.generator import private_run
 from layerdag.dag.dag import DAG
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.encoding import load_with_schema
-from layerdag.datasets.loading import CorpusConfig
+from layerdag.datasets.settings import CorpusConfig
 from layerdag.dp.gradients import SecretGenerator, graph_nats
 from layerdag.dp.settings import Privacy, Units
 from layerdag.dp.tuning import tune_privately

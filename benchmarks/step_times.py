@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from layerdag.datasets.samples import iter_samples
 from layerdag.runtime.rng import numpy_generator
+from layerdag.samples.reader import iter_samples
 from layerdag.simulator.cluster import Cluster
 from layerdag.simulator.run import simulate
 from layerdag.traces.chakra.corpus import read_index, read_runs

@@ -27,7 +27,7 @@ import torch
 from layerdag.dag.dag import DAG
 from layerdag.datasets.corpus import load_corpus
 from layerdag.datasets.dataset import GraphDataset
-from layerdag.datasets.published import load_latent_preferential
+from layerdag.datasets.latent_preferential import load_latent_preferential
 from layerdag.runtime.files import write_text
 from layerdag.runtime.rng import numpy_generator
 from layerdag.surrogates.data import labeled

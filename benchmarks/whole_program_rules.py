@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import layerdag as ld
-from layerdag.datasets.samples import iter_samples
+from layerdag.samples.reader import iter_samples
 from layerdag.traces.chakra import read_index
 from layerdag.traces.chakra.corpus import embedded_corpus, read_runs
 from layerdag.traces.trace import Workload

@@ -24,7 +24,6 @@ from .datasets.loading import (
     load_dataset as load_dataset,
     register_loader as register_loader,
 )
-from .datasets.samples import iter_samples as iter_samples
 from .differences.comparison import diff as diff
 from .dp.settings import Privacy as Privacy
 from .evaluation.metrics.base import (
@@ -40,6 +39,7 @@ from .privacy.shadows import ShadowSettings as ShadowSettings
 from .programs.forward_program import Program as Program
 from .programs.sources import program as program
 from .publication.pipeline import release as release
+from .samples.reader import iter_samples as iter_samples
 from .sampling.generated import GeneratedGraph as GeneratedGraph, as_workload as as_workload
 from .sampling.parts import (
     PartSettings as PartSettings,

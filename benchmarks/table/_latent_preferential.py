@@ -6,7 +6,7 @@ from typing import Any
 
 from layerdag.dag.dag import DAG
 from layerdag.datasets.dataset import GraphDataset
-from layerdag.datasets.published import is_valid, load_latent_preferential
+from layerdag.datasets.latent_preferential import is_valid, load_latent_preferential
 
 from ._base import Options, Task, make_runs
 from ._learners import BASELINES, REFERENCES, Learner, fit_fast

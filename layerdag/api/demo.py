@@ -54,7 +54,7 @@ from layerdag.report.page import require_replaceable_report, write_report
 from layerdag.report.sections import fits
 from layerdag.runtime.files import LOCK, FolderKind, atomic_folder, file_lock, require_replaceable
 from layerdag.runtime.terminal import track
-from layerdag.sampling.folder import why_not_sampled_jobs
+from layerdag.samples.writer import why_not_sampled_jobs
 from layerdag.sampling.generated import GeneratedGraph
 from layerdag.sampling.generation import generate
 from layerdag.sampling.settings import GenerationSettings

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from layerdag.codec.formats import Content, read, write_graph, writer_of
-from layerdag.codec.sample_files import StoredSample, is_run
 from layerdag.dag.dag import DAG
 from layerdag.datasets.conversion import (
     GraphLike,
@@ -17,7 +16,6 @@ from layerdag.datasets.conversion import (
 from layerdag.datasets.dataset import GraphDataset, GraphSplit
 from layerdag.datasets.encoding import encoded, translated, with_attributes_of, with_old_words
 from layerdag.datasets.loading import load_dataset, read_dataset
-from layerdag.datasets.samples import iter_samples
 from layerdag.errors import DataError, UsageError, VocabularyError
 from layerdag.evaluation.graph_findings import graph_findings
 from layerdag.evaluation.metrics.base import AttributeMetrics, Metric, attribute_views
@@ -30,6 +28,9 @@ from layerdag.evaluation.similarity import (
 from layerdag.evaluation.validity import check_structure
 from layerdag.graph.attributed_graph import AttributedGraph, Split
 from layerdag.graph.formats.rows import is_networkx
+from layerdag.samples.manifest import is_manifest_folder, is_run
+from layerdag.samples.reader import iter_samples
+from layerdag.samples.stored import StoredSample
 from layerdag.sampling.folder import write_sample_list
 from layerdag.sampling.generated import GeneratedGraph
 from layerdag.schema.schema import GraphSchema
@@ -136,7 +137,7 @@ def _three_sets(real: Graphs, second: Graphs, third: Graphs | None) -> tuple[Rea
 def _read_set(graphs: Graphs) -> Read:
     if isinstance(graphs, str | Path):
         folder = Path(graphs)
-        if (folder / "manifest.json").is_file() or is_run(folder):
+        if is_manifest_folder(folder) or is_run(folder):
             return list(iter_samples(folder))
         return load_dataset(graphs)
     if isinstance(graphs, GraphDataset | Sequence):

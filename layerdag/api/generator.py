@@ -14,7 +14,8 @@ import torch
 from layerdag.datasets.conversion import GraphLike
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.encoding import load_with_schema
-from layerdag.datasets.loading import DataConfig, load_dataset
+from layerdag.datasets.loading import load_dataset
+from layerdag.datasets.settings import DataConfig
 from layerdag.dp.settings import Privacy, Units, read_owners
 from layerdag.dp.tuning import PrivateRun, tune_privately
 from layerdag.errors import ConfigError, UsageError
@@ -516,7 +517,7 @@ def private_run(
     schema = checkpoint_schema(base)
     if not isinstance(data, GraphDataset):
         data = load_with_schema(data, schema)
-    if data.schema.to_dict() != schema.to_dict() or data.further:
+    if data.schema.to_dict() != schema.to_dict() or data.extra_train:
         raise ConfigError(
             f"{data.name}: words, bins and scales were learned from its graphs, which would reveal "
             "them; load it with those of the public checkpoint: "

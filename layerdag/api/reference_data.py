@@ -13,7 +13,6 @@ from typing import Any
 
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.loading import (
-    LABEL_FILES,
     data_config,
     load_config,
     read_dataset,
@@ -21,6 +20,7 @@ from layerdag.datasets.loading import (
     require_no_labels,
 )
 from layerdag.datasets.programs import PROGRAMS, jobs_of_programs
+from layerdag.datasets.settings import LABEL_FILES
 from layerdag.datasets.splits import SplitFingerprint, require_same_split
 from layerdag.errors import ConfigError, DataError, UsageError
 from layerdag.traces.chakra.corpus import INDEX, embedded_corpus
@@ -251,6 +251,6 @@ def _built(source: str, settings: Mapping[str, Any]) -> GraphDataset:
 
 
 def _manifest(samples: str) -> dict[str, Any]:
-    from layerdag.surrogates.data import read_manifest  # evaluation, slow to import, comes with it
+    from layerdag.samples.manifest import read_manifest  # evaluation, slow to import, comes with it
 
     return read_manifest(samples)

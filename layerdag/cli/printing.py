@@ -125,7 +125,7 @@ def warn(sentence: str) -> None:
 
 def report_unread(samples: str | Path) -> None:
     """Warn of parts of samples that are not there, or not as their indices say."""
-    from layerdag.codec.sample_files import SampleRun, is_run
+    from layerdag.samples.manifest import SampleRun, is_run
 
     if is_run(samples):
         sentence = SampleRun.read(samples).unread(Path(samples))

@@ -11,12 +11,12 @@ from typing import Any
 from omegaconf import DictConfig
 
 from layerdag.cli.compose import to_plain_dict
-from layerdag.codec.sample_files import PART_FORMATS
 from layerdag.errors import UsageError
 from layerdag.graph.attributed_graph import LABEL
 from layerdag.programs.targets import Targets
 from layerdag.runtime.reading import Limits
 from layerdag.runtime.settings import build_settings
+from layerdag.samples.manifest import PART_FORMATS
 from layerdag.sampling.parts import PartSettings
 from layerdag.sampling.settings import GenerationSettings
 

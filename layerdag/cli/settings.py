@@ -10,7 +10,8 @@ from typing import Any
 from omegaconf import DictConfig
 
 from layerdag.cli.compose import to_plain_dict
-from layerdag.datasets.loading import DataConfig, data_config
+from layerdag.datasets.loading import data_config
+from layerdag.datasets.settings import DataConfig
 from layerdag.dp.settings import Privacy
 from layerdag.models.spec import model_config
 from layerdag.runtime.settings import build_settings

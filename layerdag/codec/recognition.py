@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from layerdag.codec.sample_files import is_run
 from layerdag.errors import DataError, TraceError
 from layerdag.graph.formats.program_json import FORMAT as PROGRAM_FORMAT
 from layerdag.runtime.reading import open_unpacked, read_whole
@@ -20,6 +19,8 @@ from layerdag.traces.hlo.parser import begins_program
 from layerdag.traces.pytorch.ranks import PyTorchFile, RankFiles, find_rank_files, pytorch_kind
 
 JSON_SUFFIX = ".json"
+RUN = "samples.json"
+"""The file that a folder of samples in parts has."""
 _START = 1 << 20
 _KEYS = 1 << 16  # bytes in which the keys of a flow graph's JSON must stand
 _WORDS = 1 << 12
@@ -174,7 +175,7 @@ def is_compiled_program(found: Candidate) -> bool:
 
 def is_parts(found: Candidate) -> bool:
     """A folder of samples in parts."""
-    return is_run(found.path)
+    return (found.path / RUN).is_file()
 
 
 def are_pytorch(found: Candidate) -> bool:

@@ -39,7 +39,7 @@ from layerdag.traces.trace import Attribute, NodeType, Trace, Wire, Workload
 ELEMENT_BYTES = 4
 MIN_BYTES = 1
 # Of bytes, of operations, and of ns: the simulator runs no node longer than 11 days.
-_MOST = 10**15
+_MAX_ENTRIES = 10**15
 _MEMORY = ("MEM_LOAD", "MEM_STORE")
 
 
@@ -89,8 +89,8 @@ def _whole(plan: JobPlan, name: str) -> np.ndarray:
     values = plan.graph.numbers.get(name)
     if values is None:
         return np.zeros(plan.graph.num_nodes, dtype=np.int64)
-    known_N = np.nan_to_num(values, nan=0.0, posinf=_MOST, neginf=0.0)
-    return np.rint(np.clip(known_N, 0, _MOST)).astype(np.int64)
+    known_N = np.nan_to_num(values, nan=0.0, posinf=_MAX_ENTRIES, neginf=0.0)
+    return np.rint(np.clip(known_N, 0, _MAX_ENTRIES)).astype(np.int64)
 
 
 def _with_costs(numbers: NodeNumbers, computes_N: np.ndarray, counted_N: np.ndarray) -> NodeNumbers:
@@ -117,7 +117,7 @@ def _moved_in_time(
     if not told_N.any():
         return np.zeros_like(bytes_N)
     rate = float(np.median(bytes_N[told_N] / duration_N[told_N]))
-    return np.rint(np.minimum(rate * duration_N, _MOST)).astype(np.int64)
+    return np.rint(np.minimum(rate * duration_N, _MAX_ENTRIES)).astype(np.int64)
 
 
 def with_time_at_start(plan: JobPlan, numbers: NodeNumbers) -> NodeNumbers:

@@ -258,7 +258,7 @@ _COMMUNICATION = frozenset({*COLLECTIVE_NAMES.values(), SEND, RECEIVE})
 PublicWords = Sequence[str] | Literal["all"]
 """Words that a user allows beside the public ones; "all" for every word."""
 ALL_WORDS = "all"
-MOST_OTHER = 0.5
+MAX_OTHER = 0.5
 """Largest share of nodes without a known operator that a data set may have."""
 _STAGE_KINDS = frozenset(("A", "B", "C", "CUSTOM", "E", "E2", "I", "M", "R", "SLICE", "T", "W"))
 
@@ -360,7 +360,7 @@ def require_operators(graphs: Iterable[AttributedGraph], source: str) -> None:
         nodes += graph.num_nodes
         unknown += graph.categories["op"].count(OTHER)
         noted += (note for note in graph.notes if note.kind == NoteKind.OPERATOR)
-    if unknown > MOST_OTHER * nodes:
+    if unknown > MAX_OTHER * nodes:
         often = sorted(merge_notes(noted), key=lambda note: -note.count)[:3]
         names = ", ".join(f"'{note.word}'" for note in often) or "nodes without a name"
         raise DataError(
@@ -394,7 +394,7 @@ def public_device(word: str) -> str:
 
 
 LEAST_LETTERS = 4
-MOST_PARTS = 8
+MAX_PARTS = 8
 """Parts of a path or name that are looked at together."""
 OWN_NAMES = frozenset(
     ("sample", "samples", "manifest", "report", "release", "verdict", "croissant", "json", "html",
@@ -538,7 +538,7 @@ def _tokens(text: str) -> Iterator[str]:
     for token in {match[0] for match in _TOKEN.finditer(text)}:
         pieces = _SEPARATOR.split(token)  # parts at even places, separators at odd ones
         for begin in range(0, len(pieces), 2):
-            last = min(begin + 2 * MOST_PARTS, len(pieces))
+            last = min(begin + 2 * MAX_PARTS, len(pieces))
             for end in range(begin + 1, last + 1, 2):
                 yield "".join(pieces[begin:end])
         yield token

@@ -1,6 +1,6 @@
 """DAGs with their schema, split by run."""
 
-from layerdag.datasets.published import is_valid, load_latent_preferential
+from layerdag.datasets.latent_preferential import is_valid, load_latent_preferential
 
 __all__ = [
     "is_valid",

@@ -15,12 +15,12 @@ import numpy as np
 
 from layerdag.codec.folding import job_graph, rank_classes
 from layerdag.codec.formats import read_graph
-from layerdag.codec.sample_files import StoredSample
 from layerdag.dag.dag import DAG
 from layerdag.errors import UsageError
 from layerdag.graph.attributed_graph import LABEL, AttributedGraph
 from layerdag.graph.formats.rows import from_networkx, is_networkx
 from layerdag.kinds.graph_kind import GraphKind
+from layerdag.samples.stored import StoredSample
 from layerdag.schema.schema import GraphSchema
 from layerdag.traces.trace import Trace, Workload
 

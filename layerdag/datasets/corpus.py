@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 
 from layerdag.codec.folding import RankClassTrace, job_graph
-from layerdag.datasets.dataset import GraphDataset, spread
-from layerdag.datasets.kept import kept_dataset
+from layerdag.datasets.cache import kept_dataset
+from layerdag.datasets.dataset import GraphDataset, evenly_subsample
 from layerdag.errors import DataError, TraceError
 from layerdag.graph.attributed_graph import LABEL, SPLITS, AttributedGraph, Condition, Split
 from layerdag.runtime.terminal import track
@@ -66,20 +66,20 @@ def load_corpus(
     own = embedded_corpus().resolve()
     if not all(Path(place).resolve().is_relative_to(own) for place, _ in folders):
         return load()  # traces of a user leave no copy in a cache
-    files = [Path(place) / name for place, found in folders for name in _files_of(found)]
+    files = [
+        Path(place) / name
+        for place, found in folders
+        for name in (INDEX, *sorted({record.shard for record in found}))
+    ]
     chosen = {"reader": "corpus", "selection": settings, "num_bins": num_bins}
     return kept_dataset(chosen, files, load)
-
-
-def _files_of(records: Sequence[RunRecord]) -> list[str]:
-    return [INDEX, *sorted({record.shard for record in records})]
 
 
 def _built(folders: _Folders, selection: _Selection, num_bins: int) -> GraphDataset:
     parts, left_out = _read_parts(folders, *selection)
     data = GraphDataset.build("corpus", "trace", parts, num_bins=num_bins)
     added = frozenset(record.run for _, found in folders[1:] for record in found)
-    data = data.replaced(left_out=(*left_out, *data.left_out), further=added)
+    data = data.replaced(left_out=(*left_out, *data.left_out), extra_train=added)
     if not added:
         return data
     members = [graph for graph in parts["train"] if graph.name not in added]
@@ -144,7 +144,7 @@ def _with_conditions_of(members: Sequence[AttributedGraph], data: GraphDataset) 
     """
     conditions = [dag.conditions for dag in data.members]
     schema = data.schema.with_table(conditions)
-    return data.replaced(schema=schema, jobs={**data.jobs, "train": spread(members)})
+    return data.replaced(schema=schema, jobs={**data.jobs, "train": evenly_subsample(members)})
 
 
 def _to_train_on(records: Iterable[RunRecord], known: set[str]) -> list[RunRecord]:

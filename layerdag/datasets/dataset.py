@@ -1,7 +1,6 @@
 """``GraphDataset`` and ``GraphSplit``: encoded DAGs with their schema and split."""
 
 import hashlib
-import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
@@ -30,13 +29,13 @@ if TYPE_CHECKING:
     from layerdag.datasets.pyg_dataset import PygDataset
 
 
-MOST_JOBS = 400
+MAX_JOBS = 400
 """Jobs of a split that stay at hand as they were read, spread over all of them."""
 
 
-def spread(jobs: Sequence[AttributedGraph]) -> tuple[AttributedGraph, ...]:
-    """Return at most ``MOST_JOBS`` jobs, every k-th one."""
-    return tuple(jobs[:: max(1, -(-len(jobs) // MOST_JOBS))])
+def evenly_subsample(jobs: Sequence[AttributedGraph]) -> tuple[AttributedGraph, ...]:
+    """Return at most ``MAX_JOBS`` jobs, every k-th one."""
+    return tuple(jobs[:: max(1, -(-len(jobs) // MAX_JOBS))])
 
 
 @final
@@ -126,11 +125,11 @@ class GraphDataset:
         names: Name of each graph of each split, in the same order.
         left_out: Graphs that could not be used, with the reason.
         contents: ``content_hash`` of each graph of each split.
-        further: Names of training graphs that were added to those of the split, from elsewhere.
+        extra_train: Names of training graphs that were added to those of the split, from elsewhere.
         renamed: Words that the graphs have instead of private ones: new word -> old word, by the
             attribute or condition. Part of no schema.
         notes: What the readers of its files did not understand.
-        jobs: Jobs of each split as they were read, at most ``MOST_JOBS`` of each: codes round their
+        jobs: Jobs of each split as they were read, at most ``MAX_JOBS`` of each: codes round their
             numbers. Empty for other graphs.
     """
 
@@ -140,7 +139,7 @@ class GraphDataset:
     names: Mapping[Split, tuple[str, ...]]
     left_out: tuple[str, ...] = ()
     contents: Mapping[Split, tuple[str, ...]] = field(default_factory=dict)
-    further: frozenset[str] = frozenset()
+    extra_train: frozenset[str] = frozenset()
     renamed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     notes: tuple[Note, ...] = ()
     jobs: Mapping[Split, tuple[AttributedGraph, ...]] = field(default_factory=dict)
@@ -175,7 +174,7 @@ class GraphDataset:
         if isinstance(graphs, str | Path) or not isinstance(graphs, Sequence):
             raise UsageError(
                 f"GraphDataset takes a list of graphs, found {graphs!r:.60}; for a folder call "
-                "GraphDataset.from_folder."
+                "layerdag.load_dataset."
             )
         raws = _distinct(graphs)
         parts = _divided(_with_targets(raws, targets), split, seed)
@@ -197,7 +196,7 @@ class GraphDataset:
         names: Mapping[Split, tuple[str, ...]],
         left_out: tuple[str, ...] = (),
         contents: Mapping[Split, tuple[str, ...]] | None = None,
-        further: frozenset[str] = frozenset(),
+        extra_train: frozenset[str] = frozenset(),
         renamed: Mapping[str, Mapping[str, str]] | None = None,
         notes: tuple[Note, ...] = (),
         jobs: Mapping[Split, tuple[AttributedGraph, ...]] | None = None,
@@ -211,7 +210,7 @@ class GraphDataset:
             names=names,
             left_out=left_out,
             contents=contents or {},
-            further=further,
+            extra_train=extra_train,
             renamed=renamed or {},
             notes=notes,
             jobs=jobs or {},
@@ -223,12 +222,9 @@ class GraphDataset:
         return self.of_splits(**{f.name: getattr(self, f.name) for f in fields(self)} | changes)
 
     @classmethod
-    def from_folder(cls, folder: str | Path, **options: Any) -> "GraphDataset":
-        """Return what a folder holds; see ``load_dataset``."""
-        # By its name: loaders are built on this class.
-        loading = importlib.import_module("layerdag.datasets.loading")
-        data: GraphDataset = loading.load_dataset(Path(folder), **options)
-        return data
+    def from_folder(cls, *_: object, **__: object) -> NoReturn:
+        """Say what loads a folder."""
+        raise WrongNameError(guess_message("GraphDataset.from_folder", "load_dataset(folder)"))
 
     @classmethod
     def from_pyg(cls, *_: object, **__: object) -> NoReturn:
@@ -359,7 +355,7 @@ class GraphDataset:
             raws = [raw for raw in parts.get(split, ()) if raw.name in kept]
             contents[split] = tuple(content_hash(raw) for raw in raws)
             if schema.kind.has_traces:
-                jobs[split] = spread(raws)
+                jobs[split] = evenly_subsample(raws)
         return cls.of_splits(name, schema, graphs, names, tuple(left_out), contents, jobs=jobs)
 
     def conditioned_on(self, names: Sequence[str]) -> "GraphDataset":
@@ -424,28 +420,28 @@ class GraphDataset:
 
     @property
     def members(self) -> Sequence[DAG]:
-        """The training graphs of the split: chosen as the held-out ones were, unlike ``further``.
+        """The training graphs of the split: chosen as held-out ones were, unlike ``extra_train``.
 
         A membership attack that compares graphs of two origins would tell the origins apart.
         """
-        return self.without_further().graphs["train"]
+        return self.without_extra_train().graphs["train"]
 
-    def without_further(self) -> "GraphDataset":
-        """Return the data set without the graphs of ``further``, with the same schema."""
-        if not self.further:
+    def without_extra_train(self) -> "GraphDataset":
+        """Return the data set without the graphs of ``extra_train``, with the same schema."""
+        if not self.extra_train:
             return self
-        kept = [i for i, name in enumerate(self.names["train"]) if name not in self.further]
+        kept = [i for i, name in enumerate(self.names["train"]) if name not in self.extra_train]
         return self.replaced(
             graphs={**self.graphs, "train": tuple(self.graphs["train"][i] for i in kept)},
             names={**self.names, "train": tuple(self.names["train"][i] for i in kept)},
             contents={**self.contents, "train": tuple(self.contents["train"][i] for i in kept)},
-            further=frozenset(),
+            extra_train=frozenset(),
         )
 
     @property
     def split(self) -> SplitFingerprint:
-        """Which graphs are for training, validation and test, without ``further`` ones."""
-        contents = self.without_further().contents
+        """Which graphs are for training, validation and test, without ``extra_train`` ones."""
+        contents = self.without_extra_train().contents
         return SplitFingerprint.from_contents({split: contents.get(split, ()) for split in SPLITS})
 
     @property

@@ -21,7 +21,6 @@ LayerDAG paper. A node has an operator and 16 numbers: input shape (5), kernel (
 output shape (5); labels are latencies in milliseconds.
 """
 
-import csv
 import io
 import math
 from collections.abc import Mapping, Sequence
@@ -45,6 +44,7 @@ from layerdag.graph.attributed_graph import (
 from layerdag.graph.topology import longest_path_layers, union_layers
 from layerdag.runtime.json_shape import plain_reason
 from layerdag.runtime.reading import read_parsed
+from layerdag.runtime.tables import read_table as read_csv
 
 
 @dataclass(frozen=True, eq=False)
@@ -408,18 +408,15 @@ def _labels(folder: Path, family: Family, label: str | None) -> np.ndarray:
     if label not in family.label_names:
         raise DataError(f"There is no label '{label}'; known are {', '.join(family.label_names)}.")
     path = next(iter(sorted(folder.glob(f"{family.labels}.csv*"))))
-    rows = csv.DictReader(io.StringIO(read_parsed(path).decode("utf-8", "replace")))
+    rows = read_csv(path, (label,)).rows()
     try:
-        return np.array([_valid(row, label) for row in rows], dtype=np.float64)
-    except (KeyError, TypeError, ValueError, csv.Error) as error:
+        # A simulation that failed has no label.
+        labels = [float(r[label]) if float(r.get("valid", "1")) else math.nan for _, r in rows]
+        return np.array(labels, dtype=np.float64)
+    except ValueError as error:
         raise DataError(
             f"{path}: cannot be read ({plain_reason(error)}); download it again."
         ) from error
-
-
-def _valid(row: Mapping[str, str], label: str) -> float:
-    """Return the label of a row, NaN if the simulation failed."""
-    return float(row[label]) if float(row.get("valid", "1")) else math.nan
 
 
 LABELS = ("cortex", "630gpu", "640gpu", "vpu")

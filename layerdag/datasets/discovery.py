@@ -9,15 +9,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from layerdag.codec.folding import (
-    CATEGORIES,
-    job_graph,
-    rank_classes,
-)
+from layerdag.codec.folding import CATEGORIES, job_graph, rank_classes
 from layerdag.codec.vocabulary import OTHER, private_strings, public_name, require_operators
 from layerdag.dag.program_numbers import MEASURED
+from layerdag.datasets.alignment import align_schemas
 from layerdag.datasets.corpus import run_graph
-from layerdag.datasets.folder import align_schemas, is_public, publish, words_of
+from layerdag.datasets.private_words import categories_of, is_public, rename_private_words
 from layerdag.datasets.sources import JobSource, find_sources
 from layerdag.datasets.splits import content_key
 from layerdag.errors import DataError, LayerdagError
@@ -114,7 +111,9 @@ def _rank_of_file(path: Path) -> tuple[int, str]:
 
 def _read(path: Path, folder: Path | None, notes: NoteCollector) -> dict[str, dict[str, Condition]]:
     if path.name.endswith(STEP_TIMES):
-        rows: Mapping[str, Mapping[str, Condition]] = _measured(path)
+        rows: Mapping[str, Mapping[str, Condition]] = {
+            path.name.removesuffix(STEP_TIMES): {LABEL: read_step_time(path)}
+        }
     elif path.suffix == ".jsonl":
         rows = dict(_listed(path, notes))
     else:
@@ -124,10 +123,6 @@ def _read(path: Path, folder: Path | None, notes: NoteCollector) -> dict[str, di
     at = "" if folder is None else path.parent.relative_to(folder).as_posix()
     prefix = "" if at in ("", ".") else f"{at}/"
     return {f"{prefix}{name}": dict(row) for name, row in rows.items() if row}
-
-
-def _measured(path: Path) -> dict[str, dict[str, Condition]]:
-    return {path.name.removesuffix(STEP_TIMES): {LABEL: read_step_time(path)}}
 
 
 def _listed(path: Path, notes: NoteCollector) -> Iterator[tuple[str, dict[str, Condition]]]:
@@ -353,7 +348,7 @@ def _found(
     graphs = [_labeled(job.graph, labels.conditions) for job in jobs]
     graphs = align_schemas(graphs)
     kind = JOB if JOB.describes(graphs[0]) else FLOW
-    plain, renamed = publish(graphs, checked=kind_of_graph(graphs[0]).known_words)
+    plain, renamed = rename_private_words(graphs, checked=kind_of_graph(graphs[0]).known_words)
     if kind.has_traces and not as_they_are:
         require_operators(graphs, str(folder))
     graphs = graphs if as_they_are else plain
@@ -369,7 +364,7 @@ def _found(
         others=others,
         private=frozenset(own | old | set(_name_words(folder, names))),
         labels=labels,
-        labeled=sum(_is_labeled(graph) for graph in graphs),
+        labeled=sum(isinstance(graph.conditions.get(LABEL), float) for graph in graphs),
         renamed=len(old),
         notes=merge_notes([*labels.notes, *(note for job in jobs for note in job.graph.notes)]),
     )
@@ -423,7 +418,7 @@ def _private_words(graph: AttributedGraph, *, is_program: bool) -> Iterator[str]
     and edge types are none.
     """
     of_programs = (program_json.CALL, program_json.SIZES, EDGE) if is_program else ()
-    for name, column in words_of(graph).items():
+    for name, column in categories_of(graph).items():
         if name not in of_programs:
             yield from (word for word in column if not is_public(word))
     if is_program:
@@ -467,10 +462,6 @@ def _labeled(
     known = labels.get(graph.name) or labels.get(graph.name.rpartition("/")[2]) or {}
     stated = {**graph.conditions, **known}
     return replace(graph, conditions={name: stated[name] for name in CONDITIONS if name in stated})
-
-
-def _is_labeled(graph: AttributedGraph) -> bool:
-    return isinstance(graph.conditions.get(LABEL), float)
 
 
 def _program(graph: AttributedGraph) -> AttributedGraph:

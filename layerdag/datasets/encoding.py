@@ -17,14 +17,10 @@ from layerdag.dag.dag import DAG
 from layerdag.datasets.conversion import CodedGraph, GraphLike, as_dag, attributed_graph, of_kind
 from layerdag.datasets.corpus import corpus_parts
 from layerdag.datasets.dataset import GraphDataset
-from layerdag.datasets.folder import folder_graphs, folder_labels, with_words
-from layerdag.datasets.loading import (
-    CorpusConfig,
-    DataConfig,
-    FolderConfig,
-    find_label_file,
-    kind_of_folder,
-)
+from layerdag.datasets.folder import folder_graphs, folder_labels
+from layerdag.datasets.loading import kind_of_folder
+from layerdag.datasets.private_words import rename_categories
+from layerdag.datasets.settings import CorpusConfig, DataConfig, FolderConfig, find_label_file
 from layerdag.datasets.splits import named_splits
 from layerdag.errors import ConfigError, DataError, UsageError
 from layerdag.graph.attributed_graph import AttributedGraph
@@ -215,7 +211,7 @@ def with_old_words(
         graph: The graph.
         renamed: New word -> old word, by the attribute.
     """
-    return with_words(
+    return rename_categories(
         graph, {name: {old: new for new, old in words.items()} for name, words in renamed.items()}
     )
 

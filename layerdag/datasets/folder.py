@@ -1,46 +1,30 @@
-"""Load any folder of traces or flow graphs; its words stay private unless they are public.
+"""Load any folder of traces or flow graphs; its words stay private unless they are public."""
 
-Which words of a user's graphs may enter a schema, and so a checkpoint and its samples.
-
-Operators of public frameworks, names of common models, strategies and devices are public. Other
-words (a team's kernels, a project's code name) are renamed: ``kind-0``, ``family-1``, ... in
-alphabetical order, the same in every part of the data set.
-"""
-
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
-from importlib import resources
+from functools import partial
 from pathlib import Path
 
-import numpy as np
-
-from layerdag.codec.folding import (
-    CATEGORIES,
-    job_graph,
-    rank_classes,
-)
-from layerdag.codec.sample_files import SampleRun, StoredSample, is_run
-from layerdag.codec.vocabulary import OTHER, PublicWords, public_operators, require_operators
+from layerdag.codec.folding import CATEGORIES, job_graph, rank_classes
+from layerdag.codec.vocabulary import OTHER, PublicWords, require_operators
 from layerdag.dag.dag import DAG
 from layerdag.dag.program_numbers import program_numbers
+from layerdag.datasets.alignment import MAX_WORDS, align_schemas
 from layerdag.datasets.dataset import GraphDataset
-from layerdag.datasets.loading import LABEL_FILES, FolderConfig
-from layerdag.datasets.samples import iter_samples
+from layerdag.datasets.private_words import rename_private_words
+from layerdag.datasets.settings import LABEL_FILES, FolderConfig
 from layerdag.datasets.sources import JobSource, find_sources
 from layerdag.datasets.splits import (
-    Sizes,
     has_enough_held_out,
     held_out_fraction,
     named_splits,
     split_graphs,
 )
-from layerdag.errors import ConfigError, DataError
+from layerdag.errors import DataError
 from layerdag.graph.attributed_graph import (
     LABEL,
-    MOST_COLUMNS,
+    MAX_COLUMNS,
     SPLITS,
     STEP_TIMES,
     AttributedGraph,
@@ -52,140 +36,16 @@ from layerdag.graph.attributed_graph import (
 )
 from layerdag.graph.formats import program_json
 from layerdag.kinds.graph_kind import GraphKind
-from layerdag.kinds.program import EDGE
 from layerdag.kinds.registry import kind_of_graph
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind, merge_notes
 from layerdag.runtime.settings import shorten
 from layerdag.runtime.terminal import track
+from layerdag.samples.manifest import SampleRun, is_run
+from layerdag.samples.reader import iter_samples
+from layerdag.samples.stored import StoredSample
 from layerdag.schema.attributes import CategoryAttribute
 from layerdag.schema.schema import GraphSchema
 from layerdag.traces.trace import Workload
-
-ALL = "all"
-
-_SEPARATORS = re.compile(r"[\s_.\-]+")
-
-Renamed = Mapping[str, Mapping[str, str]]
-"""New word -> old word, by the attribute or condition that holds it."""
-
-
-def publish(
-    graphs: Sequence[AttributedGraph],
-    extra: Sequence[str] = (),
-    *,
-    checked: Sequence[str] = (),
-) -> tuple[list[AttributedGraph], Renamed]:
-    """Return the graphs with words that are not public renamed, and which ones were.
-
-    Names of attributes and conditions stay.
-
-    Args:
-        graphs: Of all parts of a data set.
-        extra: Further words that are public; "all" for every word.
-        checked: Attributes whose words are known to be public.
-
-    Raises:
-        ConfigError: If ``extra`` is another word.
-    """
-    found: dict[str, set[str]] = {}
-    for graph in graphs if extra != ALL else ():
-        for name, column in words_of(graph).items():
-            found.setdefault(name, set()).update(column)
-    new = new_words(found, extra, checked=checked)
-    renamed = {name: {to: old for old, to in table.items()} for name, table in new.items() if table}
-    return [with_words(graph, new) for graph in graphs] if extra != ALL else list(graphs), renamed
-
-
-def new_words(
-    found: Mapping[str, set[str]], extra: Sequence[str] = (), *, checked: Sequence[str] = ()
-) -> Mapping[str, Mapping[str, str]]:
-    """Return old word -> new word for all that are not public, by what holds them.
-
-    Args:
-        found: All words of a data set by the attribute or condition that holds them.
-        extra: Further words that are public; "all" for every word.
-        checked: Attributes whose words are known to be public, but for the numbers of programs.
-
-    Raises:
-        ConfigError: If ``extra`` is another word.
-    """
-    if extra == ALL:
-        return {}
-    if isinstance(extra, str):
-        raise ConfigError(f"'public_words' must be a list of words, or {ALL}; found {extra!r}.")
-    allowed = {_normal(word) for word in extra}
-    new = {
-        name: _new_words(name, sorted(w for w in known if not _is_public(w, allowed)), known)
-        for name, known in found.items()
-        if name not in checked
-    }
-    if program_json.SIZES in checked:
-        new[program_json.SIZES] = program_json.rounded_numbers(found[program_json.SIZES])
-    return new
-
-
-def is_public(word: str) -> bool:
-    """Return whether a word is empty, a single letter or on the list of public words.
-
-    The whole word counts, with its namespace or path. Numbers are no public words: they may be
-    those of a customer or a project.
-    """
-    return word == "" or (len(word) == 1 and word.isalpha()) or _normal(word) in _public_words()
-
-
-def _is_public(word: str, allowed: set[str]) -> bool:
-    return is_public(word) or _normal(word) in allowed
-
-
-def words_of(graph: AttributedGraph) -> dict[str, set[str]]:
-    """Return the words of a graph by what holds them."""
-    columns = {name: set(column) for name, column in graph.categories.items()}
-    columns[EDGE] = columns.get(EDGE, set()) | set(graph.edge_type_names)
-    for name, value in graph.conditions.items():
-        if isinstance(value, str):
-            columns.setdefault(name, set()).add(value)
-    return columns
-
-
-def _new_words(name: str, private: list[str], known: set[str]) -> dict[str, str]:
-    free = (f"{name}-{i}" for i in range(len(private) + len(known)))
-    unused = [word for word in free if word not in known]
-    return dict(zip(private, unused, strict=False))
-
-
-def with_words(graph: AttributedGraph, new: Mapping[str, Mapping[str, str]]) -> AttributedGraph:
-    """Return a graph with new words."""
-    edge = new.get(EDGE, {})
-    return replace(
-        graph,
-        categories={
-            name: [new[name].get(word, word) for word in column] if new.get(name) else column
-            for name, column in graph.categories.items()
-        },
-        edge_type_names=tuple(edge.get(word, word) for word in graph.edge_type_names),
-        conditions={
-            name: new.get(name, {}).get(value, value) if isinstance(value, str) else value
-            for name, value in graph.conditions.items()
-        },
-    )
-
-
-def _normal(word: str) -> str:
-    return _SEPARATORS.sub("", word).lower()
-
-
-@cache
-def _public_words() -> frozenset[str]:
-    text = resources.files("layerdag.datasets").joinpath("public_words.txt")
-    lines = text.read_text("utf-8").splitlines()
-    listed = [word for line in lines if not line.startswith("#") for word in line.split()]
-    # Operators count with their namespace and without: "aten::mm" and "mm".
-    bare = (name.rpartition("::")[2] for name in public_operators())
-    return frozenset(map(_normal, (*listed, *public_operators(), *bare)))
-
-
-# A text attribute with more words than this is a name of nodes, not a category.
-MAX_WORDS = 512
 
 
 def load_folder(
@@ -217,7 +77,7 @@ def load_folder(
         num_bins: Bins of each numeric attribute.
         held_out: Share of the graphs for validation and test together; None for the rule above.
         public_words: Words of flow graphs and of conditions that may enter the schema, beside those
-            that are public (``folder.py``); the others are renamed. "all" keeps every word.
+            that are public (``private_words.py``); the others are renamed. "all" keeps every word.
         min_programs: A call or an expression of sizes that fewer training programs of distinct
             structure have points to one of them; the programs that have it are left out, and
             listed, until every word is that of so many. 1 keeps all.
@@ -243,7 +103,7 @@ def load_folder(
         *noted,
         *_unused_labels(config),
         *known.notes,
-        *unmatched_labels(config, known, [graph.name for graph in graphs]),
+        *_unmatched_labels(config, known, [graph.name for graph in graphs]),
     ]
     notes += [note for graph in graphs for note in graph.notes]
     return data.replaced(left_out=(*left_out, *data.left_out), notes=merge_notes(notes))
@@ -298,9 +158,9 @@ def folder_graphs(
         names.append(name)
         conditions = {**graph.conditions, **measured}
         values.update(conditions)
-        if len(values) > MOST_COLUMNS:
+        if len(values) > MAX_COLUMNS:
             raise DataError(
-                f"{config.folder}: its graphs have more than {MOST_COLUMNS} different graph-level "
+                f"{config.folder}: its graphs have more than {MAX_COLUMNS} different graph-level "
                 f"values, such as '{shorten(min(conditions), 40)}'; keep those that samples are to "
                 "be asked for."
             )
@@ -332,14 +192,20 @@ def dataset_of(
             f"{config.folder}: data.avoid_copies is of programs, and it holds none; "
             "'layerdag audit' counts copies of other graphs."
         )
-    public, renamed = publish(aligned, config.public_words, checked=kind.known_words)
+    public, renamed = rename_private_words(aligned, config.public_words, checked=kind.known_words)
     if kind.has_traces:
         require_operators(public, str(config.folder))
     public = [kind.with_vocabularies(graph) for graph in public]
     parts = (
         named_splits(public, known.splits)
         if known.splits
-        else split_graphs(public, config.seed, sizes=sizes_of_parts(config))
+        else split_graphs(
+            public,
+            config.seed,
+            sizes=has_enough_held_out
+            if config.held_out is None
+            else held_out_fraction(config.held_out),
+        )
     )
     train, left_out = _programs_of_shared_words(parts["train"], config.min_programs)
     if parts["train"] and not train:
@@ -360,11 +226,6 @@ def avoiding_copies(data: GraphDataset) -> GraphDataset:
     held = (dag for split in SPLITS for dag in data.graphs[split])
     known = frozenset(data.schema.structure_hashes(held))
     return data.replaced(schema=replace(data.schema, structures=known))
-
-
-def sizes_of_parts(config: FolderConfig) -> Sizes:
-    """Return how many graphs are held out."""
-    return has_enough_held_out if config.held_out is None else held_out_fraction(config.held_out)
 
 
 def require_public_calls(calls: Iterable[str], source: str) -> None:
@@ -439,56 +300,6 @@ def _measured(path: Path, left_out: list[str]) -> dict[str, Condition]:
         return {}
 
 
-def align_schemas(graphs: Sequence[AttributedGraph]) -> list[AttributedGraph]:
-    """Return the graphs with the same attributes and edge types.
-
-    An attribute that a graph lacks is absent there (NaN, or the word ""); one that is text in some
-    graph is text in all; a text attribute of more than ``MAX_WORDS`` words is left out.
-    """
-    texts = {name for graph in graphs for name in graph.categories}
-    numbers = [n for n in dict.fromkeys(n for g in graphs for n in g.numbers) if n not in texts]
-    categories: dict[str, set[str]] = {
-        name: {word for graph in graphs for word in _words(graph, name)} for name in texts
-    }
-    # The first graph's order is kept: the first attribute is the kind of a node.
-    order = list(dict.fromkeys(name for graph in graphs for name in graph.categories))
-    order += sorted(texts - set(order))
-    program = texts == set(
-        program_json.ATTRIBUTES
-    )  # whose words are calls: all of them, or it does not run
-    kept = [name for name in order if program or len(categories[name]) <= MAX_WORDS]
-    edge_types = tuple(dict.fromkeys(name for graph in graphs for name in graph.edge_type_names))
-    return [with_attributes(graph, kept, numbers, edge_types) for graph in graphs]
-
-
-def with_attributes(
-    graph: AttributedGraph,
-    texts: Sequence[str],
-    numbers: Sequence[str],
-    edge_types: tuple[str, ...],
-) -> AttributedGraph:
-    """Return the graph with exactly these attributes and edge types."""
-    table_T = np.array([edge_types.index(name) for name in graph.edge_type_names], dtype=np.int64)
-    absent_N = np.full(graph.num_nodes, np.nan)
-    return replace(
-        graph,
-        categories={name: _words(graph, name) for name in texts}
-        or {"kind": ["node"] * graph.num_nodes},
-        numbers={name: graph.numbers.get(name, absent_N) for name in numbers},
-        edge_type_E=table_T[graph.edge_type_E],
-        edge_type_names=edge_types,
-    )
-
-
-def _words(graph: AttributedGraph, name: str) -> list[str]:
-    """Return an attribute as words, "" where it is absent."""
-    if name in graph.categories:
-        return list(graph.categories[name])
-    if name in graph.numbers:
-        return ["" if np.isnan(v) else f"{v:g}" for v in graph.numbers[name].tolist()]
-    return [""] * graph.num_nodes
-
-
 def _graphs_in(
     config: FolderConfig, left_out: list[str], notes: list[Note], as_jobs: bool
 ) -> Iterator[tuple[str, Callable[[], AttributedGraph]]]:
@@ -537,16 +348,12 @@ def _read(source: JobSource, public_words: PublicWords) -> AttributedGraph:
 def _sample(sample: StoredSample, public_words: PublicWords) -> AttributedGraph:
     if sample.is_job:
         return _job(sample.name, sample.workload(), public_words)
-    return _sized(sample.graph, sample.name)
+    conditions = {**sample.graph.conditions, **size_conditions(sample.graph.layer_N)}
+    return replace(sample.graph, name=sample.name, conditions=conditions)
 
 
 def _job(name: str, workload: Workload, public_words: PublicWords) -> AttributedGraph:
     return job_graph(name, rank_classes(workload), workload.groups, {}, public_words=public_words)
-
-
-def _sized(graph: AttributedGraph, name: str) -> AttributedGraph:
-    conditions = {**graph.conditions, **size_conditions(graph.layer_N)}
-    return replace(graph, name=name, conditions=conditions)
 
 
 def unknown_operators(schema: GraphSchema, dag: DAG) -> int:
@@ -559,7 +366,7 @@ def unknown_operators(schema: GraphSchema, dag: DAG) -> int:
     return int((dag.x_NA[:, 0] == first.values.index(OTHER)).sum())
 
 
-def unmatched_labels(
+def _unmatched_labels(
     config: FolderConfig, labels: Labels, names: Sequence[str]
 ) -> tuple[Note, ...]:
     """Return a note on the labels that belong to no graph of a folder."""

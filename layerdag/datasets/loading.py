@@ -1,33 +1,29 @@
-"""Load a data set by name or folder, with the settings of each loader.
-
-The settings of each data set; configs/data has a file for each with the same keys.
-
-The loader of the same name in ``layerdag.datasets`` takes them as keywords.
-"""
+"""Load a data set by name or folder."""
 
 import importlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, overload
 
 from layerdag.codec.formats import may_be_read
-from layerdag.codec.sample_files import is_run
 from layerdag.datasets.conversion import GraphLike
 from layerdag.datasets.dataset import GraphDataset, GraphSplit, split_named
+from layerdag.datasets.settings import CONFIGS, DataConfig, find_label_file
 from layerdag.datasets.splits import SplitFingerprint
 from layerdag.errors import ConfigError, UsageError
 from layerdag.runtime.files import entries_below
 from layerdag.runtime.settings import build_settings, did_you_mean
+from layerdag.samples.manifest import is_run
 
 LOADERS = {
     "corpus": "layerdag.datasets.corpus",
     "programs": "layerdag.datasets.programs",
-    "tpu_tile": "layerdag.datasets.published",
+    "tpu_tile": "layerdag.datasets.tpu_tile",
     "dgrl": "layerdag.datasets.dgrl",
-    "alibaba": "layerdag.datasets.published",
-    "latent_preferential": "layerdag.datasets.published",
+    "alibaba": "layerdag.datasets.alibaba",
+    "latent_preferential": "layerdag.datasets.latent_preferential",
     "folder": "layerdag.datasets.folder",
 }
 """File whose function ``load_<name>`` loads the data set of that name."""
@@ -48,8 +44,6 @@ def register_loader(name: str, function: Callable[..., GraphDataset]) -> None:
         raise UsageError(f"layerdag has a data set '{name}' itself; take another name.")
     _REGISTERED[name] = function
 
-
-LABEL_FILES = ("labels.csv", "labels.json")
 
 _DGRL_FILES = ("num-node-list.csv*", "train/node-label-root.csv*", "*/raw/is-timing-endpt.csv*")
 """A file of each family of DGRL: those in one folder, SR, TIME."""
@@ -216,12 +210,6 @@ def kind_of_folder(folder: Path, options: Mapping[str, Any]) -> str:
     )
 
 
-def find_label_file(folder: Path) -> dict[str, Path]:
-    """Return the label file of a folder as the option of its loader; nothing if there is none."""
-    found = next((folder / name for name in LABEL_FILES if (folder / name).is_file()), None)
-    return {} if found is None else {"labels": found}
-
-
 def _check_options(loader: Callable[..., GraphDataset], options: Mapping[str, Any]) -> None:
     """Raise UsageError if the loader does not take an option."""
     known = [name for name in inspect.signature(loader).parameters if name != "folder"]
@@ -229,119 +217,6 @@ def _check_options(loader: Callable[..., GraphDataset], options: Mapping[str, An
         if name not in known:
             listed = ", ".join(known) or "none"
             raise UsageError(f"{loader.__name__} has no option '{name}'; known are: {listed}.")
-
-
-@dataclass(frozen=True)
-class CorpusConfig:
-    """The embedded corpus; see ``load_corpus``."""
-
-    name: Literal["corpus"] = "corpus"
-    folder: Path | None = None
-    further: Path | None = None
-    max_nodes: int = 2000
-    families: tuple[str, ...] = ()
-    strategies: tuple[str, ...] = ()
-    num_bins: int = 16
-
-
-@dataclass(frozen=True, kw_only=True)
-class AlibabaConfig:
-    """Batch jobs of Alibaba's cluster trace of 2018; see ``load_alibaba``."""
-
-    name: Literal["alibaba"] = "alibaba"
-    folder: Path
-    num_graphs: int | None = 10_000
-    min_nodes: int = 2
-    max_nodes: int = 1_000
-    seed: int = 0
-    num_bins: int = 16
-
-
-@dataclass(frozen=True, kw_only=True)
-class DgrlConfig:
-    """One family of the DGRL benchmark; see ``load_dgrl``."""
-
-    name: Literal["dgrl"] = "dgrl"
-    folder: Path
-    label: str | None = None
-    num_graphs: int | None = None
-    seed: int = 0
-    num_bins: int = 16
-
-
-@dataclass(frozen=True, kw_only=True)
-class FolderConfig:
-    """A folder of traces or graphs; see ``load_folder``."""
-
-    name: Literal["folder"] = "folder"
-    folder: Path
-    labels: Path | None = None
-    seed: int = 0
-    max_nodes: int = 10_000
-    num_bins: int = 16
-    held_out: float | None = None
-    public_words: tuple[str, ...] | str = ()
-    min_programs: int = 1
-    avoid_copies: bool = False
-
-    @property
-    def data_name(self) -> str:
-        """Name of the data set: that of the folder, also of the one that is called "."."""
-        return self.folder.name or self.folder.resolve().name
-
-
-@dataclass(frozen=True)
-class LatentPreferentialConfig:
-    """Generated DAGs with a hard rule; see ``load_latent_preferential``."""
-
-    name: Literal["latent_preferential"] = "latent_preferential"
-    rho: float = 0.0
-    num_train: int = 1000
-    num_val: int = 100
-    num_test: int = 100
-    seed: int = 0
-
-
-@dataclass(frozen=True)
-class ProgramsConfig:
-    """Forward programs of an embedded corpus; see ``load_programs``."""
-
-    name: Literal["programs"] = "programs"
-    folder: Path | None = None
-    corpus: Literal["collected", "public", "h100"] = "collected"
-    families: tuple[str, ...] = ()
-    seed: int = 0
-    avoid_copies: bool = False
-    operator_times: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class TpuTileConfig:
-    """TPU Tile; see ``load_tpu_tile``."""
-
-    name: Literal["tpu_tile"] = "tpu_tile"
-    folder: Path
-
-
-DataConfig = (
-    AlibabaConfig
-    | CorpusConfig
-    | DgrlConfig
-    | FolderConfig
-    | LatentPreferentialConfig
-    | ProgramsConfig
-    | TpuTileConfig
-)
-
-_CONFIGS: dict[str, type[DataConfig]] = {
-    "alibaba": AlibabaConfig,
-    "corpus": CorpusConfig,
-    "dgrl": DgrlConfig,
-    "folder": FolderConfig,
-    "latent_preferential": LatentPreferentialConfig,
-    "programs": ProgramsConfig,
-    "tpu_tile": TpuTileConfig,
-}
 
 
 def data_config(values: object) -> DataConfig:
@@ -358,7 +233,7 @@ def data_config(values: object) -> DataConfig:
             f"data={values['name']} was registered in this process and has no settings here; load "
             "it with layerdag.load_dataset and pass the data set on."
         )
-    return build_settings(_CONFIGS[str(values["name"])], values, "data")
+    return build_settings(CONFIGS[str(values["name"])], values, "data")
 
 
 def load_config(config: DataConfig) -> GraphDataset:

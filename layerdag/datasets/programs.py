@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from layerdag.dag.program_numbers import needed_programs, program_numbers
+from layerdag.datasets.cache import kept_dataset
 from layerdag.datasets.corpus import parts_of_records, run_graph
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.folder import avoiding_copies, require_public_calls
-from layerdag.datasets.kept import kept_dataset
 from layerdag.datasets.run_plans import STEPS, MeasuredStep, measured_steps, run_plans
 from layerdag.errors import DataError
 from layerdag.graph.attributed_graph import (
@@ -39,7 +39,7 @@ PROGRAMS = "programs"
 PEAK_BYTES = "peak_bytes"
 """Condition: the most memory that a measured step had allocated."""
 _HELD_OUT = 0.1
-_LEAST_SPLIT = 5  # structures of a family from which on one is held out at least
+_MIN_SPLIT = 5  # structures of a family from which on one is held out at least
 
 
 def load_programs(
@@ -228,7 +228,7 @@ def _splits(graphs: Sequence[AttributedGraph], seed: int) -> Iterator[Split]:
     number_G = program_numbers(graphs)
     count = int(number_G.max()) + 1
     rank_P = np.random.default_rng(seed).permutation(count)
-    held = max(int(count >= _LEAST_SPLIT), round(_HELD_OUT * count))
+    held = max(int(count >= _MIN_SPLIT), round(_HELD_OUT * count))
     named: defaultdict[int, Split] = defaultdict(lambda: "train")
     named.update(dict.fromkeys(range(held), "test"))
     named.update(dict.fromkeys(range(held, 2 * held), "val"))

@@ -36,7 +36,7 @@ from layerdag.traces.pytorch.ranks import (
 )
 from layerdag.traces.trace import Workload
 
-MOST_FILES = 200_000
+MAX_FILES = 200_000
 _DOTTED = re.compile(r"(?:.+\.)?\d{1,9}\.et(?:\.gz|\.xz)?")
 _PYTORCH = re.compile(r"(?P<stem>.+?)((\.(json|pt|trace|et|gz|xz))+)")
 _RANK = re.compile(
@@ -109,7 +109,7 @@ class Sources:
 
 
 def find_sources(
-    folder: Path, *, labels: Path | None = None, most_files: int | None = MOST_FILES
+    folder: Path, *, labels: Path | None = None, most_files: int | None = MAX_FILES
 ) -> Sources:
     """Return the jobs and graphs in or below a folder.
 
@@ -165,7 +165,7 @@ class _Search:
                 read = partial(_read_file, path)
                 self._add(path.parent / stem_of(path), read, kind.name, is_trace=is_trace)
         except DataError as error:
-            self.faulty.append(f"{self._name_of(path)}: {_without(error, path)}")
+            self.faulty.append(f"{self._name_of(path)}: {str(error).removeprefix(f'{path}: ')}")
 
     def sources(self) -> Sources:
         """Return what was found."""
@@ -325,7 +325,3 @@ def _start(path: Path) -> bytes:
             return stream.read(1 << 16)
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error}).") from None
-
-
-def _without(error: Exception, path: Path) -> str:
-    return str(error).removeprefix(f"{path}: ")

@@ -129,7 +129,7 @@ def _digest(part: str, contents: Sequence[str]) -> str:
 
 
 SHARES = (0.8, 0.1)
-LEAST_HELD_OUT = 10
+MIN_HELD_OUT = 10
 """Graphs for validation, and as many for test, where a data set is large enough for them."""
 
 
@@ -143,12 +143,12 @@ def tenth_split_sizes(count: int) -> tuple[int, int]:
 
 
 def has_enough_held_out(count: int) -> tuple[int, int]:
-    """Return a tenth each, or ``LEAST_HELD_OUT`` each as long as that is no more than a fifth.
+    """Return a tenth each, or ``MIN_HELD_OUT`` each as long as that is no more than a fifth.
 
     A tenth of a small data set is too few graphs to decide when to stop training or what
     samples give away; from 100 graphs on this is ``tenths``.
     """
-    least = min(LEAST_HELD_OUT, count // 5)
+    least = min(MIN_HELD_OUT, count // 5)
     return max(tenth_split_sizes(count)[0], least), max(tenth_split_sizes(count)[1], least)
 
 

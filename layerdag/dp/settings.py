@@ -15,7 +15,6 @@ Units of privacy: which graphs belong to one run or one owner.
 Shape letters: B graphs, G graphs of a micro-batch, U units.
 """
 
-import csv
 import importlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,6 +30,7 @@ from torch import Tensor
 
 from layerdag.dag.dag import DAGBatch
 from layerdag.errors import ConfigError, DataError
+from layerdag.runtime.tables import read_table
 from layerdag.training.batches import in_order, take_graphs
 
 _TOLERANCE = 1e-3
@@ -278,26 +278,11 @@ def read_owners(file: Path, names: Sequence[str]) -> list[str]:
 
 
 def _owners(file: Path) -> Mapping[str, str]:
-    try:
-        with file.open(encoding="utf-8", newline="") as lines:
-            reader = csv.DictReader(lines)
-            if not set(_COLUMNS) <= set(reader.fieldnames or ()):
-                raise DataError(
-                    f"{file}: has the columns {', '.join(reader.fieldnames or ()) or 'none'}; "
-                    f"needed are {' and '.join(_COLUMNS)}."
-                )
-            owners: dict[str, str] = {}
-            for row in reader:
-                if None in row or None in row.values():
-                    raise DataError(
-                        f"{file}: line {reader.line_num} has not as many cells as the first line."
-                    )
-                name, owner = str(row["graph"]), str(row["owner"])
-                if owners.setdefault(name, owner) != owner:
-                    raise DataError(
-                        f"{file}: line {reader.line_num}: graph '{name:.80}' has two owners; keep "
-                        "one of them."
-                    )
-            return owners
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{file}: cannot be read as CSV ({error}); check the path.") from error
+    owners: dict[str, str] = {}
+    for line, row in read_table(file, _COLUMNS).rows():
+        name, owner = row["graph"], row["owner"]
+        if owners.setdefault(name, owner) != owner:
+            raise DataError(
+                f"{file}: line {line}: graph '{name:.80}' has two owners; keep one of them."
+            )
+    return owners

@@ -1,12 +1,9 @@
 """``AttributedGraph`` and layerdag's own JSON of it; conditions, label files, names of splits."""
 
-import csv
-import io
 import json
 import math
 import re
 import statistics
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -28,6 +25,7 @@ from layerdag.runtime.json_shape import (
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind
 from layerdag.runtime.reading import read_parsed
 from layerdag.runtime.settings import shorten
+from layerdag.runtime.tables import read_table
 
 Condition = float | str
 
@@ -332,7 +330,7 @@ STEP_TIMES = ".steps.json"
 """Ending of the file with the measured step times of a job, behind the prefix of its traces."""
 
 
-MOST_COLUMNS = 256
+MAX_COLUMNS = 256
 """Columns of a label file, and graph-level values of a data set."""
 
 
@@ -376,21 +374,16 @@ def read_labels(path: str | Path) -> Labels:
         DataError: If the file is missing or of another form; names the line or graph.
     """
     path = Path(path)
-    data = read_parsed(path)
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: the label file cannot be read ({error}).") from None
-    table = _json_table(path, text) if path.suffix.lower() == ".json" else _csv_table(path, text)
+    table = _json_table(path) if path.suffix.lower() == ".json" else _csv_table(path)
     if not table.rows:
         raise DataError(f"{path}: names no graph; write a line for each, or leave the file out.")
     splits = {
         name: _split(path, name, row.pop(SPLIT)) for name, row in table.rows.items() if SPLIT in row
     }
     columns = dict.fromkeys(key for row in table.rows.values() for key in row)
-    if len(columns) > MOST_COLUMNS:
+    if len(columns) > MAX_COLUMNS:
         raise DataError(
-            f"{path}: has {len(columns):,} columns of conditions; keep the at most {MOST_COLUMNS} "
+            f"{path}: has {len(columns):,} columns of conditions; keep the at most {MAX_COLUMNS} "
             "that samples are to be asked for."
         )
     notes = NoteCollector(str(path))
@@ -443,38 +436,20 @@ def _values(
     return known
 
 
-def _csv_table(path: Path, text: str) -> _Table:
-    reader, table = csv.reader(io.StringIO(text, newline="")), _Table()
-    try:
-        header = next(reader, [])
-        if NAME not in header:
-            raise DataError(
-                f"{path}: the first line must name the columns, one of them '{NAME}', such as "
-                f"'{NAME},{LABEL}'; found {header}."
-            )
-        twice = [column for column, count in Counter(header).items() if count > 1]
-        if twice:
-            raise DataError(f"{path}: the column '{twice[0]}' stands twice; keep one of them.")
-        for cells in reader:
-            if len(cells) not in (0, len(header)):
-                raise DataError(
-                    f"{path}: line {reader.line_num} has not as many cells as the first line."
-                )
-            if cells:
-                row = dict(zip(header, cells, strict=True))
-                name = _new(path, row.pop(NAME), table.rows)
-                table.rows[name] = {column: cell for column, cell in row.items() if cell.strip()}
-                table.places[name] = f"line {reader.line_num}"
-    except csv.Error as error:
-        raise DataError(
-            f"{path}: line {reader.line_num}: is no CSV ({error}); check the file."
-        ) from None
+def _csv_table(path: Path) -> _Table:
+    table = _Table()
+    for line, row in read_table(path, (NAME,)).rows():
+        name = row.pop(NAME)
+        if name in table.rows:
+            raise DataError(f"{path}: graph '{name}' occurs twice; keep one line for each.")
+        table.rows[name] = {column: cell for column, cell in row.items() if cell}
+        table.places[name] = f"line {line}"
     return table
 
 
-def _json_table(path: Path, text: str) -> _Table:
+def _json_table(path: Path) -> _Table:
     try:
-        data = parse_json(text)
+        data = parse_json(read_parsed(path).decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: is no JSON ({error}).") from None
     if not isinstance(data, dict):
@@ -489,12 +464,6 @@ def _json_table(path: Path, text: str) -> _Table:
         }
         table.places[name] = f"graph '{name}'"
     return table
-
-
-def _new(path: Path, name: str, rows: Mapping[str, object]) -> str:
-    if name in rows:
-        raise DataError(f"{path}: graph '{name}' occurs twice; keep one line for each.")
-    return name
 
 
 def _split(path: Path, name: str, word: str) -> Split:

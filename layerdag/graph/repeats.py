@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-_MOST_PERIODS = 16  # of one lag
-_MOST_LAGS = 16  # nodes of one color in a block
+_MAX_PERIODS = 16  # of one lag
+_MAX_LAGS = 16  # nodes of one color in a block
 
 
 @dataclass(frozen=True)
@@ -85,9 +85,9 @@ def _periods(color_N: np.ndarray) -> list[int]:
     """
     order_N = np.argsort(color_N, kind="stable")
     found: set[int] = set()
-    for lag in range(1, min(_MOST_LAGS, len(color_N) - 1) + 1):
+    for lag in range(1, min(_MAX_LAGS, len(color_N) - 1) + 1):
         same_N = color_N[order_N][lag:] == color_N[order_N][:-lag]
         gap_N = (order_N[lag:] - order_N[:-lag])[same_N]
         values, counts = np.unique(gap_N, return_counts=True)
-        found.update(values[np.argsort(-counts * values, kind="stable")[:_MOST_PERIODS]].tolist())
+        found.update(values[np.argsort(-counts * values, kind="stable")[:_MAX_PERIODS]].tolist())
     return sorted(period for period in found if 2 * period <= len(color_N))

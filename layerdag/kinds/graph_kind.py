@@ -3,11 +3,12 @@
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from layerdag.codec.sample_files import StoredSample
 from layerdag.graph.attributed_graph import AttributedGraph
+
+if TYPE_CHECKING:
+    from layerdag.samples.stored import StoredSample
 
 
 @dataclass(frozen=True)
@@ -92,13 +93,9 @@ class GraphKind(ABC):
         """Return a graph with the vocabularies that all graphs of this kind have."""
         return graph
 
-    def stored_graph(self, sample: StoredSample) -> AttributedGraph:
+    def stored_graph(self, sample: "StoredSample") -> AttributedGraph:
         """Return the graph of a stored sample that is compared with graphs of this kind."""
         return sample.graph
-
-    def stored_path(self, path: Path) -> Path:
-        """Return the file of a stored sample that is compared with graphs of this kind."""
-        return path
 
     def comparable(self, sample: Any) -> Any:
         """Return a sample of any kind as it is compared with graphs of this kind."""

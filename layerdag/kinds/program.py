@@ -1,13 +1,14 @@
 """Programs: the calls of a forward pass that ends in a loss; its step follows from a plan."""
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
-from layerdag.codec.sample_files import StoredSample
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.graph.formats import program_json
 from layerdag.kinds.graph_kind import Card, GraphKind, ModelDefaults
+
+if TYPE_CHECKING:
+    from layerdag.samples.stored import StoredSample
 
 EDGE = "edge"
 """Name of the types of edges among the words of a data set."""
@@ -41,14 +42,9 @@ class ProgramKind(GraphKind):
         """See ``GraphKind.describes``."""
         return graph.categories.keys() == set(program_json.ATTRIBUTES)
 
-    def stored_graph(self, sample: StoredSample) -> AttributedGraph:
+    def stored_graph(self, sample: "StoredSample") -> AttributedGraph:
         """See ``GraphKind.stored_graph``; of a derived job it is the program behind it."""
         return sample.program_graph or sample.graph
-
-    def stored_path(self, path: Path) -> Path:
-        """See ``GraphKind.stored_path``; a job's program lies beside its traces."""
-        program = path.with_name(f"{path.name}{program_json.SUFFIX}")
-        return program if program.is_file() else path
 
     def step_of(self, sample: Any) -> Any:
         """See ``GraphKind.step_of``."""

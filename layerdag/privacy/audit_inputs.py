@@ -12,8 +12,6 @@ from layerdag.codec.folding import (
     job_graph,
     rank_classes,
 )
-from layerdag.codec.formats import read_graph
-from layerdag.codec.sample_files import SampleRun, StoredSample, is_run
 from layerdag.codec.vocabulary import (
     LEAST_LETTERS,
     LeakedString,
@@ -21,25 +19,25 @@ from layerdag.codec.vocabulary import (
     private_strings,
 )
 from layerdag.dag.dag import DAG
+from layerdag.datasets.alignment import align_schemas
 from layerdag.datasets.conversion import CodedGraph
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.discovery import read_folder
-from layerdag.datasets.folder import align_schemas, publish
-from layerdag.datasets.samples import iter_samples, part_samples
+from layerdag.datasets.private_words import rename_private_words
 from layerdag.errors import DataError, UsageError
 from layerdag.graph.attributed_graph import AttributedGraph, Split
 from layerdag.kinds.flow import FLOW
 from layerdag.kinds.job import JOB
 from layerdag.kinds.program import PROGRAM
 from layerdag.runtime.notes import merge_notes
+from layerdag.samples.manifest import SampleRun, is_manifest_folder, is_run
+from layerdag.samples.reader import iter_samples, part_samples
+from layerdag.samples.stored import StoredSample
 from layerdag.schema.schema import GraphSchema
-from layerdag.surrogates.data import sample_files
 from layerdag.traces.trace import Workload
 
 Graphs = str | Path | Sequence[AttributedGraph | Workload | CodedGraph]
 """A folder of traces or flow graphs in any format, or graphs in memory."""
-
-MANIFEST = "manifest.json"
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,19 +140,13 @@ def _read(graphs: Graphs, *, as_jobs: bool = False) -> _Part:
     if not folder.is_dir():
         raise UsageError(f"{folder}: there is no such folder; check the path.")
     kind = JOB if as_jobs else PROGRAM
-    if is_run(folder):
-        unread = SampleRun.read(folder).unread(folder)
+    if is_run(folder) or is_manifest_folder(folder):
+        unread = SampleRun.read(folder).unread(folder) if is_run(folder) else ""
         samples = tuple(
             replace(kind.stored_graph(sample), conditions=dict(sample.conditions))
             for sample in iter_samples(folder)
         )
         return _Part(samples, left_out=(unread,) if unread else ())
-    if (folder / MANIFEST).is_file():
-        samples = tuple(
-            replace(read_graph(kind.stored_path(file.path)), conditions=dict(file.conditions))
-            for file in sample_files(folder)
-        )
-        return _Part(samples)
     found = read_folder(folder, as_they_are=True, as_jobs=as_jobs)
     return _Part(found.graphs, found.private, found.left_out)
 
@@ -183,7 +175,7 @@ def _aligned(parts: Sequence[_Part], *, is_trace: bool) -> list[AttributedGraph]
         ]
     count = len(graphs) - len(parts[-1].graphs)
     real, made = graphs[:count], graphs[count:]
-    published, renamed = publish(real)
+    published, renamed = rename_private_words(real)
     private = {word for table in renamed.values() for word in table.values()}
     known = {word for graph in made for word in _words(graph)}
     return [*(real if private & known else published), *made]

@@ -50,9 +50,10 @@ from layerdag.privacy.sample_leaks import (
 from layerdag.privacy.shadows import ShadowReport, ShadowSettings, shadow_attacks
 from layerdag.runtime.notes import Note, merge_notes
 from layerdag.runtime.terminal import stage, stages, track
+from layerdag.samples.manifest import read_manifest
 from layerdag.schema.schema import GraphSchema
 from layerdag.statistics import CHANCE, MARGIN, Verdict, chance_half_width, needed
-from layerdag.surrogates.data import SampleStream, read_manifest, stream_samples
+from layerdag.surrogates.data import SampleStream, stream_samples
 from layerdag.training.checkpoint import LoadedCheckpoint, checkpoint_schema, load_checkpoint
 from layerdag.viz.html import interval, number, percent, percents
 

@@ -415,7 +415,7 @@ class ShadowPool:
         further = [
             dag
             for dag, name in zip(self.data.graphs["train"], self.data.names["train"], strict=True)
-            if name in self.data.further
+            if name in self.data.extra_train
         ]
         own = [self.graphs[i] for i in np.flatnonzero(member_G).tolist()]
         graphs: dict[Split, tuple[DAG, ...]] = {
@@ -425,7 +425,7 @@ class ShadowPool:
         }
         names = {part: tuple(str(i) for i in range(len(dags))) for part, dags in graphs.items()}
         return self.data.replaced(
-            graphs=graphs, names=names, contents={}, further=frozenset(), renamed={}
+            graphs=graphs, names=names, contents={}, extra_train=frozenset(), renamed={}
         )
 
 

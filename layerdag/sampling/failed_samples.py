@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, final
 
-from layerdag.codec.sample_files import SampleRun, is_run
 from layerdag.errors import DataError, MissingSampleError
+from layerdag.samples.manifest import SampleRun, is_run
 from layerdag.sampling.generated import GeneratedGraph
 
 T = TypeVar("T")

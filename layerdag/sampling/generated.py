@@ -29,6 +29,7 @@ from layerdag.runtime.reading import (
     require_few_ranks,
     written_bytes,
 )
+from layerdag.samples.manifest import ENDINGS, sample_name
 from layerdag.sampling.execution_check import drawn_program
 from layerdag.sampling.step_derivation import (
     DerivedJob,
@@ -184,7 +185,6 @@ def job_ranks(
     return fitting
 
 
-ENDINGS = {"graphml": ".graphml", "json": ".json", "program": program_json.SUFFIX}
 _ENCODERS: Mapping[str, Callable[[AttributedGraph], bytes]] = {
     "graphml": encode_graphml,
     "json": encode_json,
@@ -294,11 +294,6 @@ class SampleFiles:
             "repairs": dict(unfolded.repairs),
             "completions": dict(unfolded.completions),
         }
-
-
-def sample_name(index: int) -> str:
-    """Return the name of sample ``index`` of a run."""
-    return f"sample-{index:05d}"
 
 
 @dataclass(frozen=True, eq=False)

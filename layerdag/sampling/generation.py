@@ -20,8 +20,9 @@ from layerdag.kinds.job import JOB
 from layerdag.kinds.program import PROGRAM
 from layerdag.models.base import DAGModel, SampleRequest, SampleResult
 from layerdag.runtime.rng import derive_seed
+from layerdag.samples.manifest import sample_name
 from layerdag.sampling.draw_policy import BATCH_SIZE, DrawPolicy, FlowDraws
-from layerdag.sampling.generated import EagerEncoder, GeneratedGraph, sample_name
+from layerdag.sampling.generated import EagerEncoder, GeneratedGraph
 from layerdag.sampling.job_draws import JobDraws
 from layerdag.sampling.processes import sample_and_finish, sample_in_processes
 from layerdag.sampling.program_draws import FURTHER, ProgramDraws

@@ -12,15 +12,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from layerdag.codec.sample_files import PART_FORMATS, RUN, PartIndex, SampleRun, TarWriter
-from layerdag.datasets.samples import TableWriter, require_pyarrow, sample_table
+from layerdag.codec.recognition import RUN
 from layerdag.errors import UsageError
 from layerdag.runtime.files import atomic_path
 from layerdag.runtime.reading import NODE_BYTES, require_few_bytes
+from layerdag.samples.manifest import PART_FORMATS, PartIndex, SampleRun, sample_name
+from layerdag.samples.table import TableWriter, require_pyarrow, sample_table
+from layerdag.samples.tar import TarWriter
+from layerdag.samples.writer import open_run
 from layerdag.sampling.failed_samples import FailedSamples
 from layerdag.sampling.folder import (
     estimated_volume,
-    open_run,
     request_metadata,
     require_allowed,
     resolved_format,
@@ -28,13 +30,7 @@ from layerdag.sampling.folder import (
     sample_entry,
     table_row,
 )
-from layerdag.sampling.generated import (
-    EagerEncoder,
-    GeneratedGraph,
-    OutputSize,
-    SampleFiles,
-    sample_name,
-)
+from layerdag.sampling.generated import EagerEncoder, GeneratedGraph, OutputSize, SampleFiles
 from layerdag.sampling.generation import generate_batched
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.schema.schema import GraphSchema

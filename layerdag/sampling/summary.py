@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from layerdag.codec.sample_files import SampleRun
+from layerdag.samples.manifest import SampleRun
 from layerdag.sampling.parts import PartSettings
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from layerdag.errors import DataError
 from layerdag.serving.iteration_time import IterationTime, ServingEfficiency, host_us
 from layerdag.serving.iteration_work import BatchLoad, IterationWork
-from layerdag.serving.requests import numbers, read_table, require_columns
+from layerdag.serving.requests import numbers, read_columns, require_columns
 from layerdag.simulator.fitted_collectives import collective_us, fitted_name
 from layerdag.simulator.kernel_tables import interpolated
 
@@ -152,7 +152,7 @@ class LayerProfile(IterationTime):
 
 
 def _columns(path: Path, known: tuple[str, ...]) -> Mapping[str, np.ndarray]:
-    found = read_table(path)
+    found = read_columns(path)
     require_columns(path, found, (*known, "time_us"))
     made = {name: numbers(path, name, column) for name, column in found.items() if name != "layer"}
     if (made["time_us"] <= 0).any():
@@ -161,7 +161,7 @@ def _columns(path: Path, known: tuple[str, ...]) -> Mapping[str, np.ndarray]:
 
 
 def _layers(path: Path, size: str) -> Mapping[str, tuple[np.ndarray, np.ndarray]]:
-    found = read_table(path)
+    found = read_columns(path)
     columns = _columns(path, ("layer", size))
     names = np.array(found["layer"])
     unknown = sorted(set(names.tolist()) - set(_IN_A_LAYER) - set(_ONCE))

@@ -8,8 +8,6 @@ one JSON object a line: ``timestamp`` in ms, ``input_length``, ``output_length``
 blocks of 512 tokens.
 """
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,6 +22,7 @@ from layerdag.runtime.notes import Note, NoteCollector, NoteKind
 from layerdag.runtime.reading import read_parsed
 from layerdag.runtime.rng import numpy_generator
 from layerdag.runtime.settings import did_you_mean
+from layerdag.runtime.tables import read_table
 
 MAX_REQUESTS = 10_000_000
 MAX_TOKENS = 10_000_000
@@ -126,7 +125,7 @@ def read_requests(path: str | Path, most: int = 0, hash_tokens: int = 512) -> Re
     Raises:
         DataError: If columns are missing or a value is no length or time; names the row.
     """
-    columns = _read_lines(path) if str(path).endswith((".jsonl", ".json")) else read_table(path)
+    columns = _read_lines(path) if str(path).endswith((".jsonl", ".json")) else read_columns(path)
     form = next((f for f in _FORMS if f.arrival in columns and f.inputs in columns), None)
     if form is None or form.outputs not in columns:
         expected = "; ".join(f"{f.arrival}, {f.inputs}, {f.outputs}" for f in _FORMS)
@@ -236,30 +235,16 @@ def _hashes(path: str | Path, row: int, value: Any) -> list[int]:
     )
 
 
-def read_table(path: str | Path) -> Mapping[str, list[str]]:
+def read_columns(path: str | Path) -> Mapping[str, list[str]]:
     """Return the columns of a CSV file with a header, as text.
 
     Raises:
-        DataError: If it is no CSV or empty, names a column twice, or a row has another number of
-            fields than the header.
+        DataError: As ``read_table``; and if there is no row.
     """
-    text = read_parsed(path).decode("utf-8-sig", errors="replace")
-    try:
-        rows = [row for row in csv.reader(io.StringIO(text)) if row]
-    except csv.Error as error:
-        raise DataError(f"{path}: is no CSV ({error}); check the file.") from None
-    if len(rows) < 2:
+    table = read_table(path)
+    if not table.cells:
         raise DataError(f"{path}: has no rows; give a header and at least one row.")
-    header = [name.strip() for name in rows[0]]
-    twice = next((name for name in header if header.count(name) > 1), None)
-    if twice is not None:
-        raise DataError(f"{path}: has the column '{twice:.40}' twice; keep one of them.")
-    for at, row in enumerate(rows):
-        if len(row) != len(header):
-            raise DataError(
-                f"{path}: row {at} has {len(row)} fields, the header {len(header)}; correct it."
-            )
-    return dict(zip(header, map(list, zip(*rows[1:], strict=True)), strict=True))
+    return table.columns
 
 
 def require_columns(path: str | Path, found: Mapping[str, object], known: Sequence[str],

@@ -8,16 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from layerdag.codec.formats import read_any, read_graph
-from layerdag.codec.sample_files import SampleRun, is_run
+from layerdag.codec.formats import read_any
 from layerdag.dag.dag import DAG
-from layerdag.datasets.samples import iter_samples
 from layerdag.errors import DataError, UsageError
-from layerdag.graph.attributed_graph import AttributedGraph, Condition
-from layerdag.runtime.json_shape import parse_json, plain_reason, require_shape
+from layerdag.graph.attributed_graph import Condition
 from layerdag.runtime.notes import Note, NoteCollector
-from layerdag.runtime.reading import path_within, read_parsed
 from layerdag.runtime.rng import numpy_generator
+from layerdag.samples.reader import count_samples, iter_samples
 from layerdag.schema.schema import GraphSchema
 from layerdag.simulator.compute import MeasuredCompute
 from layerdag.simulator.learned import OperatorTrees, measured_rows
@@ -39,7 +36,7 @@ RELABELED = "synthetic, labels of surrogates"
 SUBSAMPLE_FRACTION = 0.25
 TOGETHER = " + synthetic"
 _FEW = re.compile(r"\d+ real( \+ synthetic)?")
-LEAST = 4
+MIN_REAL = 4
 """Real graphs that a surrogate can be fitted to."""
 
 
@@ -82,10 +79,10 @@ def few_real(counts: Sequence[int], available: int) -> tuple[str, ...]:
         UsageError: If a number is too small, or there are not so many.
     """
     for count in counts:
-        if not LEAST <= count <= available:
+        if not MIN_REAL <= count <= available:
             raise UsageError(
                 f"Surrogates cannot be fitted to {count} of {available} real training graphs; take "
-                f"from {LEAST} to {available}."
+                f"from {MIN_REAL} to {available}."
             )
     alone = [f"{count} real" for count in dict.fromkeys(counts)]
     return tuple(name + more for name in alone for more in ("", TOGETHER))
@@ -132,68 +129,6 @@ def training_set(condition: str, real: Labeled, synthetic: Labeled, seed: int) -
     return real.taken(rng.permutation(count)[: max(int(SUBSAMPLE_FRACTION * count), 2)])
 
 
-def read_manifest(folder: str | Path) -> dict[str, Any]:
-    """Return the manifest of a folder that ``layerdag sample`` wrote.
-
-    Of samples in parts it is what all have in common, without the key "samples".
-
-    Raises:
-        DataError: If it is missing or no JSON object.
-    """
-    if is_run(folder):
-        return dict(SampleRun.read(folder).request)
-    manifest = Path(folder) / "manifest.json"
-    if not manifest.is_file():
-        raise DataError(
-            f"{manifest}: there is no such file; give a folder that 'layerdag sample' wrote."
-        )
-    try:
-        content = parse_json(read_parsed(manifest))
-        require_shape(content, dict)
-    except (ValueError, RecursionError) as error:
-        raise DataError(
-            f"{manifest}: is no manifest of samples ({plain_reason(error)}); sample again."
-        ) from None
-    return dict(content)
-
-
-@dataclass(frozen=True)
-class SampleFile:
-    """One entry of a manifest of samples.
-
-    Attributes:
-        path: File of the graph, or prefix of the traces.
-        conditions: What it was sampled for.
-    """
-
-    path: Path
-    conditions: Mapping[str, Condition]
-
-
-def sample_files(folder: str | Path) -> tuple[SampleFile, ...]:
-    """Return where the samples that ``layerdag sample`` wrote lie, with their conditions.
-
-    Raises:
-        DataError: If the manifest is missing or damaged.
-    """
-    folder = Path(folder)
-    content = read_manifest(folder)
-    try:
-        require_shape(content, {"samples": [{"name": str, "conditions": dict, "file?": str}]})
-    except ValueError as error:
-        raise DataError(
-            f"{folder / 'manifest.json'}: is no manifest of samples ({plain_reason(error)}); "
-            "sample again."
-        ) from None
-    return tuple(
-        SampleFile(
-            path_within(folder, entry.get("file", f"{entry['name']}/{entry['name']}")),
-            entry["conditions"],
-        )
-        for entry in content["samples"]
-    )
-
-
 @dataclass(frozen=True)
 class SampleStream:
     """Samples on the disk, as often as they are gone through; one is held at a time.
@@ -215,13 +150,6 @@ class SampleStream:
         """What was not understood in the samples that were gone through."""
         return self._found.notes
 
-    def _encoded(self, graph: AttributedGraph, name: str) -> DAG:
-        """Return a graph in codes; its notes are kept once."""
-        if graph.notes and name not in self._noted:
-            self._noted.add(name)
-            self._found.extend(graph.notes)
-        return self.schema.encode(graph)
-
     def __len__(self) -> int:
         """Return the number of samples."""
         return self.count
@@ -232,14 +160,12 @@ class SampleStream:
         Raises:
             DataError: If a sample is missing or damaged.
         """
-        if self.folder.is_file() or is_run(self.folder):
-            for sample in iter_samples(self.folder):
-                graph = self.schema.kind.stored_graph(sample)
-                yield self._encoded(graph, sample.name).with_conditions(sample.conditions)
-            return
-        for file in sample_files(self.folder):
-            graph = read_graph(self.schema.kind.stored_path(file.path))
-            yield self._encoded(graph, str(file.path)).with_conditions(file.conditions)
+        for sample in iter_samples(self.folder):
+            graph = self.schema.kind.stored_graph(sample)
+            if graph.notes and sample.name not in self._noted:
+                self._noted.add(sample.name)
+                self._found.extend(graph.notes)
+            yield self.schema.encode(graph).with_conditions(sample.conditions)
 
 
 def stream_samples(folder: str | Path, schema: GraphSchema) -> SampleStream:
@@ -252,14 +178,7 @@ def stream_samples(folder: str | Path, schema: GraphSchema) -> SampleStream:
     Raises:
         DataError: If the manifest is missing or damaged, or there is no whole part.
     """
-    folder = Path(folder)
-    if folder.is_file():
-        count = sum(1 for _ in iter_samples(folder))
-    elif is_run(folder):
-        count = sum(len(part.samples) for part in SampleRun.read(folder).parts_at(folder))
-    else:
-        count = len(sample_files(folder))
-    return SampleStream(folder, schema, count)
+    return SampleStream(Path(folder), schema, count_samples(folder))
 
 
 def read_samples(folder: str | Path, schema: GraphSchema) -> tuple[DAG, ...]:

@@ -5,21 +5,19 @@ Execution traces as columns: one Trace a rank, one Workload a job. numpy only, n
 The format facts are those of MLCommons Chakra's ``et_def.proto`` (schema 0.0.4 = 1.0.0).
 """
 
-import importlib
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
-from layerdag.errors import GraphError, TraceError
+from layerdag.errors import GraphError, TraceError, WrongNameError
 from layerdag.graph.topology import longest_path_layers, pointers
 from layerdag.runtime.notes import Note, merge_notes
-from layerdag.runtime.settings import shorten
+from layerdag.runtime.settings import guess_message, shorten
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -445,17 +443,9 @@ class Workload:
         tables = [trace.to_pandas() for trace in self.traces]
         return pd.concat(tables, keys=range(len(tables)), names=["rank"]).reset_index("rank")
 
-    def save(self, prefix: str | Path, *, overwrite: bool = False) -> Path:
-        """Write ``PREFIX.<rank>.et`` for every rank, with communicator groups; return the prefix.
-
-        Raises:
-            UsageError: If there is a workload of that prefix already.
-            OSError: If the place cannot be written.
-        """
-        # By its name: what writes and reads workloads is built on this class.
-        writing = importlib.import_module("layerdag.traces.chakra.workload")
-        writing.write_workload(self, prefix, overwrite=overwrite)
-        return Path(prefix)
+    def save(self, *_: object, **__: object) -> NoReturn:
+        """Say what writes a workload."""
+        raise WrongNameError(guess_message("workload.save", "layerdag.write(workload, prefix)"))
 
     def __repr__(self) -> str:
         """Return where it comes from and its sizes, not the columns."""

@@ -5,8 +5,8 @@ from dataclasses import asdict, fields, replace
 from typing import Any
 
 from layerdag.dag.neighbors import edge_type_sets
+from layerdag.datasets.cache import kept_statistics
 from layerdag.datasets.dataset import GraphDataset
-from layerdag.datasets.kept import kept_statistics
 from layerdag.graph.attributed_graph import SIZE_CONDITIONS
 from layerdag.models.spec import ModelSpec, model_config
 

@@ -7,7 +7,7 @@ import torch
 
 from layerdag.cli.compose import compose, to_plain_dict
 from layerdag.datasets.dataset import GraphDataset
-from layerdag.datasets.published import load_latent_preferential
+from layerdag.datasets.latent_preferential import load_latent_preferential
 from layerdag.errors import ConfigError
 from layerdag.models.base import SampleRequest
 from layerdag.models.fast.model import FastLayerDAG

@@ -11,7 +11,8 @@ import yaml
 from layerdag.cli.compose import compose, to_plain_dict
 from layerdag.cli.sample_settings import SampleCommand, sample_config
 from layerdag.cli.settings import ModelChoice, train_config
-from layerdag.datasets.loading import LOADERS, CorpusConfig, data_config, loader_of
+from layerdag.datasets.loading import LOADERS, data_config, loader_of
+from layerdag.datasets.settings import CorpusConfig
 from layerdag.errors import ConfigError
 from layerdag.models.config import FastConfig, ReferenceConfig
 from layerdag.models.spec import model_config

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from layerdag.codec.formats import read_any
-from layerdag.codec.sample_files import PartIndex, SampleRun
 from layerdag.datasets.dgrl import load_dgrl
-from layerdag.datasets.samples import part_samples
 from layerdag.errors import LayerdagError
 from layerdag.graph.attributed_graph import read_json, read_labels
 from layerdag.graph.formats.graphml import read_graphml
 from layerdag.runtime import reading
+from layerdag.samples.manifest import PartIndex, SampleRun
+from layerdag.samples.reader import part_samples
 from layerdag.simulator import (
     calibration as machine_files,
     calibration_fit as measured_runs,

@@ -17,7 +17,7 @@ from operator_counts import (
 
 from layerdag.dag.dag import DAGBatch
 from layerdag.datasets.encoding import load_with_schema
-from layerdag.datasets.loading import CorpusConfig
+from layerdag.datasets.settings import CorpusConfig
 from layerdag.graph.attributed_graph import Condition
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.training.checkpoint import (

@@ -34,7 +34,7 @@ def plain(kind: "pa.DataType") -> object:
 
 
 def test_jobs_of_the_shipped_checkpoint_have_these_columns():
-    from layerdag.datasets.samples import table_schema
+    from layerdag.samples.table import table_schema
 
     schema = table_schema(checkpoint_schema(load_checkpoint(pretrained_checkpoint())))
     assert {field.name: plain(field.type) for field in schema} == COLUMNS

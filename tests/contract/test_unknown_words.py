@@ -66,10 +66,9 @@ def _noted_kinds() -> dict[str, set[str]]:
 _READS = re.compile(r"\bcsv\.(reader|DictReader)\(|\biterparse\b|\bexpat\b|\.ParquetFile\(")
 
 NO_WORDS = {
-    "datasets/dgrl.py": "tables of published data sets, whose columns count by their place",
-    "dp/settings.py": "two columns; others say what the owner likes, and change no result",
     "publication/pages.py": "the table that a release has just written",
-    "datasets/samples.py": "parts that sample wrote, whose index names what they hold",
+    "runtime/tables.py": "whoever reads a table says what becomes of its other columns",
+    "samples/table.py": "parts that sample wrote, whose index names what they hold",
     "simulator/calibration_fit.py": "two columns and no other (tests/unit/simulator)",
     "simulator/operator_timings.py": "every column is known, or refused (tests/unit/simulator)",
     "workloads/measured_steps.py": "columns that mean nothing are told by its result",
@@ -94,8 +93,7 @@ ANY_KEYS = {
     "settings of a run": "settings, which are looked at when they are used",
     "figures of a report": "figures, which are shown as they are",
     "entry of a sample": "written with the version of its form, which is looked at first",
-    "manifest, streamed": "written with the version of its form, which is looked at first",
-    "manifest, listed": "written with the version of its form, which is looked at first",
+    "manifest": "written with the version of its form, which is looked at first",
 }
 """Why a key that no file has passes in others."""
 

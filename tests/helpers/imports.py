@@ -63,6 +63,18 @@ def files_of(name: str, tree: ast.AST) -> set[str]:
     return (found & known) - {name}
 
 
+def files_named(name: str, tree: ast.AST) -> set[str]:
+    """Return the files that the file ``name`` imports by a string, or for annotations only."""
+    known, found = set(sources()), set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            module = node.value.partition(":")[0]
+            found |= {module, module.rpartition(".")[0]}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return (found & known) - {name}
+
+
 def package_of(name: str) -> str:
     """Return the folder that a file lies in; a face lies in its own folder."""
     return name if name in packages() else name.rpartition(".")[0]

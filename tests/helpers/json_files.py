@@ -19,12 +19,10 @@ from tiny_checkpoints import chain_checkpoint, chains
 from tiny_corpus import write_corpus
 
 from layerdag.codec.formats import read, read_any
-from layerdag.codec.sample_files import PartIndex, SampleRun, StoredSample
 from layerdag.codec.unfolding import unfold
 from layerdag.datasets.loading import read_dataset
 from layerdag.datasets.programs import load_programs
 from layerdag.datasets.run_plans import STEPS, measured_steps
-from layerdag.datasets.samples import iter_samples
 from layerdag.graph.attributed_graph import (
     read_json,
     read_labels,
@@ -33,6 +31,9 @@ from layerdag.graph.attributed_graph import (
     write_step_times,
 )
 from layerdag.programs.forward_program import Program
+from layerdag.samples.manifest import PartIndex, SampleRun
+from layerdag.samples.reader import iter_samples
+from layerdag.samples.stored import StoredSample
 from layerdag.sampling.folder import write_samples
 from layerdag.serving.requests import read_requests
 from layerdag.simulator.calibration import CalibratedMachine, read_machine, write_machine
@@ -40,7 +41,6 @@ from layerdag.simulator.calibration_fit import FittedLink
 from layerdag.simulator.cluster import read_memory, read_network, read_system
 from layerdag.simulator.learned import OperatorTrees
 from layerdag.simulator.sweep import read_sweep
-from layerdag.surrogates.data import sample_files
 from layerdag.surrogates.families.trees import BoostingSettings, fit_boosting
 from layerdag.surrogates.files import load_surrogate, save_surrogate
 from layerdag.traces.chakra.corpus import read_index
@@ -356,8 +356,7 @@ FILES = (
         _entry,
         lambda path: StoredSample.from_files(path.read_bytes(), str(path), {}),
     ),
-    JsonFile("manifest, streamed", _manifest, lambda path: list(iter_samples(path.parent))),
-    JsonFile("manifest, listed", _manifest, lambda path: sample_files(path.parent)),
+    JsonFile("manifest", _manifest, lambda path: list(iter_samples(path.parent))),
     JsonFile("meta of a checkpoint", _checkpoint("meta.json"), lambda p: load_checkpoint(p.parent)),
     JsonFile(
         "config of a checkpoint", _checkpoint("config.json"), lambda p: load_checkpoint(p.parent)
@@ -408,11 +407,11 @@ FILES = (
 
 READERS: dict[str, tuple[str, ...]] = {
     "training/run_file.py": ("settings of a run",),
-    "codec/sample_files.py": ("samples.json", "index of a part", "entry of a sample"),
+    "samples/manifest.py": ("samples.json", "index of a part", "manifest"),
+    "samples/stored.py": ("entry of a sample",),
     "datasets/programs.py": ("programs of a family",),
     "datasets/run_plans.py": ("measured steps",),
-    "datasets/published.py": ("split of TPU Tile",),
-    "datasets/samples.py": ("manifest, streamed",),
+    "datasets/tpu_tile.py": ("split of TPU Tile",),
     "graph/attributed_graph.py": ("graph", "labels", "step times"),
     "graph/formats/node_link.py": ("node-link", "Cytoscape", "JSON Graph Format", "graphology"),
     "graph/formats/program_json.py": ("program as a graph",),
@@ -424,7 +423,6 @@ READERS: dict[str, tuple[str, ...]] = {
     "simulator/cluster.py": ("network", "system", "remote memory"),
     "simulator/learned.py": ("surrogate of operators",),
     "simulator/sweep.py": ("sweep",),
-    "surrogates/data.py": ("manifest, listed",),
     "surrogates/files.py": ("surrogate",),
     "traces/chakra/corpus.py": ("index of a corpus",),
     "traces/chakra/json_forms.py": ("trace", "feeder trace"),
@@ -445,7 +443,7 @@ NOT_READERS = {
     "cli/commands/audit.py": "its own cache; what is damaged is computed again",
     "cli/commands/collect.py": "what the same command has just printed for each run",
     "sampling/summary.py": "the manifest that the same command has just written",
-    "datasets/kept.py": "its own cache; what is damaged is read anew",
+    "datasets/cache.py": "its own cache; what is damaged is read anew",
     "datasets/discovery.py": "lines of any JSON Lines beside traces; those that are none are noted",
     "publication/drawing.py": "its own draws; what is damaged is drawn again",
     "publication/settings.py": "asks whether a folder is a release's",
@@ -457,7 +455,8 @@ NOT_READERS = {
     "serving/iteration_time.py": "numbers that the package ships",
     "simulator/fitted_collectives.py": "numbers that the package ships",
     "simulator/measured_kernels.py": "numbers that the package ships",
-    "sampling/folder.py": "asks whether a folder holds samples, and which are whole",
+    "samples/table.py": "reads the metadata of a table that was written with it",
+    "samples/writer.py": "asks whether a folder holds samples, and which are whole",
     "sampling/parts.py": "a copy of a request in memory",
     "simulator/astra_sim.py": "system.json, which simulator/cluster.py has read before",
     "simulator/systolic.py": "shapes in an attribute of a node",

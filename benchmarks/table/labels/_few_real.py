@@ -19,7 +19,7 @@ from layerdag.dag.dag import DAG
 from layerdag.datasets.corpus import load_corpus
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.dgrl import load_dgrl
-from layerdag.datasets.published import load_tpu_tile
+from layerdag.datasets.tpu_tile import load_tpu_tile
 from layerdag.graph.attributed_graph import LABEL
 from layerdag.runtime.rng import numpy_generator
 from layerdag.surrogates.data import AUGMENTED, REAL, SYNTHETIC, Labeled, labeled, mask_attributes

@@ -19,7 +19,7 @@ import numpy as np
 
 from layerdag.dag.dag import DAG
 from layerdag.datasets.dataset import GraphDataset
-from layerdag.datasets.published import load_tpu_tile
+from layerdag.datasets.tpu_tile import load_tpu_tile
 from layerdag.graph.attributed_graph import LABEL, Condition
 from layerdag.runtime.rng import numpy_generator
 from layerdag.surrogates.families.registry import FAMILIES

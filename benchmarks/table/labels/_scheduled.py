@@ -6,7 +6,7 @@ import numpy as np
 
 from layerdag.dag.dag import DAG
 from layerdag.datasets.dataset import GraphDataset
-from layerdag.datasets.published import load_latent_preferential
+from layerdag.datasets.latent_preferential import load_latent_preferential
 from layerdag.graph.attributed_graph import LABEL
 from layerdag.schema.conditions import ConditionTable, NumericCondition
 

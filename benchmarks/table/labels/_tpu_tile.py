@@ -17,7 +17,7 @@ import numpy as np
 
 from layerdag.dag.dag import DAG, graph_hash
 from layerdag.datasets.dataset import GraphDataset
-from layerdag.datasets.published import load_tpu_tile
+from layerdag.datasets.tpu_tile import load_tpu_tile
 from layerdag.evaluation.metrics.base import attribute_views
 from layerdag.evaluation.similarity import compare
 from layerdag.graph.attributed_graph import Condition

@@ -18,7 +18,7 @@ import torch
 from layerdag.dag.dag import DAG, DAGBatch
 from layerdag.datasets.corpus import load_corpus
 from layerdag.datasets.dataset import GraphDataset
-from layerdag.datasets.published import load_tpu_tile
+from layerdag.datasets.tpu_tile import load_tpu_tile
 from layerdag.models.base import DAGModel
 from layerdag.models.spec import build_model
 from layerdag.sampling.generation import sample_rows

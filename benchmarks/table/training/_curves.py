@@ -15,7 +15,7 @@ from typing import Any
 from layerdag.dag.dag import DAG
 from layerdag.datasets.corpus import load_corpus
 from layerdag.datasets.dataset import GraphDataset
-from layerdag.datasets.published import load_tpu_tile
+from layerdag.datasets.tpu_tile import load_tpu_tile
 from layerdag.graph.attributed_graph import LABEL
 from layerdag.runtime.rng import numpy_generator
 

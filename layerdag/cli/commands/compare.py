@@ -157,7 +157,7 @@ def _named(name: str, recorded: Sequence[str]) -> "GraphDataset":
     from layerdag.api.reference_data import ReferenceData
     from layerdag.datasets.loading import data_config, load_config, load_dataset
     from layerdag.errors import ConfigError
-    from layerdag.surrogates.data import read_manifest
+    from layerdag.samples.manifest import read_manifest
 
     try:
         settings = read_manifest(recorded[0]).get("data") if recorded else None
@@ -172,9 +172,9 @@ def _named(name: str, recorded: Sequence[str]) -> "GraphDataset":
 
 
 def _is_recorded(path: Path) -> bool:
-    from layerdag.codec.sample_files import is_run
+    from layerdag.samples.manifest import is_manifest_folder, is_run
 
-    return path.is_dir() and (is_run(path) or (path / "manifest.json").is_file())
+    return path.is_dir() and (is_run(path) or is_manifest_folder(path))
 
 
 def _sample_sets(paths: Sequence[str], kind: "GraphKind") -> dict[str, Sequence[Any]]:
@@ -198,8 +198,8 @@ def _graphs(path: Path, kind: "GraphKind") -> Iterator[Any]:
     from layerdag.cli.printing import report_unread
     from layerdag.codec.formats import read_graph
     from layerdag.datasets.discovery import read_folder
-    from layerdag.datasets.samples import iter_samples
     from layerdag.runtime.terminal import track
+    from layerdag.samples.reader import iter_samples
 
     report_unread(path)
     if path.suffix in (".tar", ".parquet") or _is_recorded(path):

@@ -17,9 +17,9 @@ from layerdag.runtime.terminal import counted, one_line
 if TYPE_CHECKING:
     import numpy as np
 
-    from layerdag.codec.sample_files import PartIndex
     from layerdag.graph.attributed_graph import AttributedGraph
     from layerdag.runtime.notes import Note
+    from layerdag.samples.manifest import PartIndex
     from layerdag.traces.analysis import GroupSummary, RankSummary, WorkloadSummary
 
 
@@ -311,7 +311,7 @@ def run_summary(folder: Path) -> dict[str, Any]:
     Raises:
         DataError: If the file of the run is damaged.
     """
-    from layerdag.codec.sample_files import SampleRun
+    from layerdag.samples.manifest import SampleRun
 
     run, figures = SampleRun.read(folder), _Figures()
     there = set()

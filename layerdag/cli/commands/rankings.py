@@ -91,8 +91,8 @@ def _real(data: "GraphDataset", part: "Split", largest: int) -> "list[RankedJob]
 
 
 def _sampled(args: argparse.Namespace) -> "list[RankedJob]":
-    from layerdag.datasets.samples import iter_samples
     from layerdag.evaluation.rankings import ranked_job
+    from layerdag.samples.reader import iter_samples
 
     found = (
         ranked_job(sample.graph, sample.conditions)

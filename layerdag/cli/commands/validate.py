@@ -12,9 +12,9 @@ from layerdag.cli.printing import notes_json, print_notes, warn
 from layerdag.errors import DataError, TraceError, UsageError
 
 if TYPE_CHECKING:
-    from layerdag.codec.sample_files import StoredSample
     from layerdag.graph.attributed_graph import AttributedGraph
     from layerdag.runtime.notes import Note
+    from layerdag.samples.stored import StoredSample
     from layerdag.validation.fixes import FixedWorkload
     from layerdag.validation.rules import Finding
 
@@ -191,7 +191,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the findings; 1 if there is an error (or, with ``--strict``, a warning)."""
-    from layerdag.codec.sample_files import caution_about
+    from layerdag.samples.manifest import caution_about
     from layerdag.validation.rules import has_errors
 
     if args.rules:
@@ -328,7 +328,7 @@ def _check(target: Path, groups: str | None) -> Checked:
 
 
 def _is_sampled(target: Path) -> bool:
-    from layerdag.sampling.folder import why_not_samples
+    from layerdag.samples.writer import why_not_samples
 
     return not why_not_samples(target.parent) or not why_not_samples(target.parent.parent)
 
@@ -454,7 +454,7 @@ def parts_at(path: Path) -> Sequence[Path] | None:
     Raises:
         DataError: If the file of the run is damaged.
     """
-    from layerdag.codec.sample_files import SampleRun, is_run
+    from layerdag.samples.manifest import SampleRun, is_run
 
     if path.is_file():
         return [path] if path.name.endswith(_ENDINGS) else None
@@ -472,7 +472,7 @@ def parts_at(path: Path) -> Sequence[Path] | None:
 
 def check_part(path: Path) -> CheckedPart:
     """Check all samples of a part; what cannot be read is a finding like any other."""
-    from layerdag.datasets.samples import iter_samples
+    from layerdag.samples.reader import iter_samples
     from layerdag.validation.rules import TRACE_RULES, Finding
 
     findings: list[Finding] = []

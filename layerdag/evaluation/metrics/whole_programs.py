@@ -22,7 +22,6 @@ from typing import Literal, final
 import numpy as np
 
 from layerdag.codec.placement import fitting_ranks
-from layerdag.codec.sample_files import StoredSample
 from layerdag.codec.unfolding import unfold
 from layerdag.dag.program_numbers import program_numbers
 from layerdag.datasets.conversion import CodedGraph, GraphLike, attributed_graph, of_kind
@@ -49,6 +48,7 @@ from layerdag.hardware.operators import (
 )
 from layerdag.kinds.job import JOB
 from layerdag.runtime.rng import derive_seed, numpy_generator
+from layerdag.samples.stored import StoredSample
 from layerdag.statistics import Interval, auroc
 from layerdag.traces.trace import Trace, Workload
 from layerdag.validation.whole_program import WHOLE_PROGRAM_RULES, Verdict, judge_program

@@ -24,7 +24,7 @@ import numpy as np
 from layerdag.errors import GraphError
 from layerdag.graph.attributed_graph import AttributedGraph, Condition, written_name
 from layerdag.graph.formats.rows import (
-    MOST_CELLS,
+    MAX_CELLS,
     GraphRows,
     ListedEdges,
     Value,
@@ -37,10 +37,10 @@ from layerdag.runtime.notes import Note, NoteCollector, NoteKind
 from layerdag.runtime.reading import read_parsed
 from layerdag.runtime.settings import shorten
 
-MOST_EDGES = 5_000_000
+MAX_EDGES = 5_000_000
 """Edges between subgraphs multiply: more than these are refused."""
 
-MOST_DEPTH = 50
+MAX_DEPTH = 50
 """Subgraphs inside each other."""
 
 _COMMENT = r"//[^\n]*|/\*.*?\*/"
@@ -155,8 +155,8 @@ class Parser:
                 attributes[bare] = value
 
     def _statements(self, scope: _Scope, depth: int) -> None:
-        if depth > MOST_DEPTH:
-            self._refuse(f"subgraphs are nested more than {MOST_DEPTH} deep")
+        if depth > MAX_DEPTH:
+            self._refuse(f"subgraphs are nested more than {MAX_DEPTH} deep")
         while not self._is("}"):
             if self._is(";") or self._is(","):
                 self._step()
@@ -210,8 +210,8 @@ class Parser:
         joined = self._joined
         for sources, targets in pairwise(ends):
             self._joined += len(sources) * len(targets)
-            if self._joined > MOST_EDGES:
-                self._refuse(f"there are more than {MOST_EDGES:,} edges; split the graph")
+            if self._joined > MAX_EDGES:
+                self._refuse(f"there are more than {MAX_EDGES:,} edges; split the graph")
             for edge in ((s, t) for s in sources for t in targets):
                 self._join(edge, kind)
         for name in attributes.keys() - _OF_EDGES if attributes else ():
@@ -239,9 +239,9 @@ class Parser:
         if name not in self.nodes:
             self.nodes[name] = dict(scope.node)
             self._cells += len(scope.node)
-            if self._cells > MOST_CELLS // 2:
+            if self._cells > MAX_CELLS // 2:
                 self._refuse(
-                    f"the defaults of nodes make more than {MOST_CELLS // 2:,} attributes; give "
+                    f"the defaults of nodes make more than {MAX_CELLS // 2:,} attributes; give "
                     "nodes fewer attributes, or split the graph"
                 )
         scope.members[name] = None
@@ -321,7 +321,8 @@ class Parser:
             start, at = at, match.end()
             kind = str(match.lastgroup)
             if kind == "quoted":
-                yield kind, _unquoted(match.group()), start
+                text = match.group()[1:-1]
+                yield kind, re.sub(r'\\(\n|"|\\)', lambda m: m.group(1).strip("\n"), text), start
             elif kind == "markup":
                 at = self._end_of_markup(start)
                 yield kind, self._text[start + 1 : at - 1], start
@@ -349,10 +350,6 @@ class Parser:
                 return match.end()
         line = self._text.count("\n", 0, start) + 1
         raise GraphError(f"{self._source}: line {line}: '<' is never closed; check the file.")
-
-
-def _unquoted(text: str) -> str:
-    return re.sub(r'\\(\n|"|\\)', lambda match: match.group(1).strip("\n"), text[1:-1])
 
 
 _QUOTED = "\0"
@@ -432,8 +429,9 @@ def read_dot(path: str | Path) -> AttributedGraph:
         if name not in _FOR_DRAWING
     }
     graph = listed_graph(
-        source=str(path), name=_stem(path), nodes=nodes, edges=edges,
-        notes=notes, conditions=conditions,
+        source=str(path),
+        name=re.sub(r"\.(dot|gv)(\.gz|\.xz)?$", "", Path(path).name, flags=re.IGNORECASE),
+        nodes=nodes, edges=edges, notes=notes, conditions=conditions,
     )  # fmt: skip
     return _data_first(graph)
 
@@ -462,10 +460,6 @@ def _data_first(graph: AttributedGraph) -> AttributedGraph:
     return replace(
         graph, edge_type_names=names, edge_type_E=np.array(codes, np.int64)[graph.edge_type_E]
     )
-
-
-def _stem(path: str | Path) -> str:
-    return re.sub(r"\.(dot|gv)(\.gz|\.xz)?$", "", Path(path).name, flags=re.IGNORECASE)
 
 
 def write_dot(path: str | Path, graph: AttributedGraph | GraphRows) -> tuple[Note, ...]:

@@ -21,7 +21,7 @@ from layerdag.runtime.json_shape import found_value, parse_json, plain_reason, r
 from layerdag.runtime.notes import NoteCollector, NoteKind
 from layerdag.runtime.reading import read_parsed
 
-MOST_VALUES = 16
+MAX_VALUES = 16
 """A list of more values than this is no attribute."""
 
 _EDGE_TYPE = ("type", "flow", "edge_type", "etype", "deptype", "kind")
@@ -225,7 +225,7 @@ class _Reader:
             key = f"{prefix}{name}"
             if isinstance(value, dict) and not prefix.count("."):
                 yield from self._flat(f"{key}.", value, where)
-            elif isinstance(value, list) and len(value) <= MOST_VALUES:
+            elif isinstance(value, list) and len(value) <= MAX_VALUES:
                 single = len(value) == 1
                 parts = {key if single else f"{key}_{i}": part for i, part in enumerate(value)}
                 for part, inner in parts.items():

@@ -22,9 +22,9 @@ from typing import Any, final
 
 from layerdag.runtime.json_shape import require_known, require_shape
 
-MOST_NODES = 100_000
+MAX_NODES = 100_000
 """Nodes that a program has at most, whatever a small file says of repetitions."""
-MOST_CHARACTERS = 100_000_000
+MAX_CHARACTERS = 100_000_000
 """Length of the JSON of all copies of a block."""
 
 _OF_A_COPY = ("inputs", "module", "names")
@@ -113,7 +113,7 @@ def unfold(entries: Sequence[Any]) -> list[dict[str, Any]]:
     """Return all nodes that the entries of a file stand for; the file is not trusted.
 
     Raises:
-        ValueError: If a block is none, or there are more than ``MOST_NODES`` nodes.
+        ValueError: If a block is none, or there are more than ``MAX_NODES`` nodes.
     """
     nodes: list[dict[str, Any]] = []
     _unfold(entries, nodes)
@@ -135,8 +135,8 @@ def _unfold(entries: Sequence[Any], nodes: list[dict[str, Any]]) -> None:
         block = _read_block(entry, first, len(made), where)
         _require_few(block.end)
         paths = sum(1 + len(_names(node)) for node in made) * sum(map(len, block.modules))
-        if paths + len(json.dumps(made)) * len(block.modules) > MOST_CHARACTERS:
-            raise ValueError(f"the {where} stands for more than {MOST_CHARACTERS:,} characters")
+        if paths + len(json.dumps(made)) * len(block.modules) > MAX_CHARACTERS:
+            raise ValueError(f"the {where} stands for more than {MAX_CHARACTERS:,} characters")
         for copy in range(1, len(block.modules)):
             nodes += [_copied(node, block, copy) for node in made]
 
@@ -160,8 +160,8 @@ def _read_block(entry: Mapping[str, Any], first: int, length: int, where: str) -
 
 
 def _require_few(number: int) -> None:
-    if number > MOST_NODES:
-        raise ValueError(f"it has {number:,} nodes or more; at most {MOST_NODES:,} are read")
+    if number > MAX_NODES:
+        raise ValueError(f"it has {number:,} nodes or more; at most {MAX_NODES:,} are read")
 
 
 def _copied(node: Mapping[str, Any], block: RepeatedBlock, copy: int) -> dict[str, Any]:

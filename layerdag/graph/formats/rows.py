@@ -27,7 +27,7 @@ from layerdag.runtime.settings import shorten
 if TYPE_CHECKING:
     import networkx as nx
 
-MOST_CELLS = 20_000_000
+MAX_CELLS = 20_000_000
 """Cells (nodes times attributes) of a table that is nearly empty."""
 
 _FILLED = 20
@@ -90,7 +90,7 @@ def require_cells(cells: int, filled: int, source: str) -> None:
     Raises:
         GraphError: If so.
     """
-    if cells > max(MOST_CELLS, _FILLED * filled) or cells * _BYTES_OF_CELL > available_memory():
+    if cells > max(MAX_CELLS, _FILLED * filled) or cells * _BYTES_OF_CELL > available_memory():
         raise GraphError(
             f"{source}: its nodes and attributes make a table of {cells:,} cells, of which "
             f"{filled:,} are filled; keep attributes that many nodes have, or split the graph."
@@ -262,7 +262,11 @@ def from_networkx(graph: "nx.Graph", name: str = "") -> AttributedGraph:
         {key: value for key, value in values.items() if value is not None}
         for _, values in graph.nodes(data=True)
     ]
-    kinds = {key: all(map(_is_numeric, _values(nodes, key))) for row in nodes for key in row}
+    kinds = {
+        key: all(_is_numeric(other[key]) for other in nodes if key in other)
+        for row in nodes
+        for key in row
+    }
     rows = [{str(key): str(value) for key, value in row.items()} for row in nodes]
     notes = NoteCollector(name)
     categories, numbers = columns_of(
@@ -314,10 +318,6 @@ def to_networkx(graph: AttributedGraph) -> "nx.DiGraph":
     ):
         target.add_edge(source, to, type=graph.edge_type_names[code])
     return target
-
-
-def _values(rows: list[dict[Any, Any]], key: object) -> list[Any]:
-    return [row[key] for row in rows if key in row]
 
 
 def _is_numeric(value: object) -> bool:

@@ -248,7 +248,8 @@ def _graph(
     edges = _edges(tasks, index_of)
     numbers = {name: np.array([task.numbers[name] for task in tasks]) for name in MEASURED}
     for side, name in enumerate(("input_bytes", "output_bytes")):
-        totals = [_total(task.files[side]) for task in tasks]
+        files = [task.files[side] for task in tasks]
+        totals = [math.nan if each is None else float(sum(each.values())) for each in files]
         numbers[name] = np.array(totals, dtype=np.float64)
     conditions: dict[str, Condition] = {}
     if _is_number(makespan) and float(str(makespan)) >= 0:
@@ -302,11 +303,6 @@ def _file_size(file: Json, notes: NoteCollector) -> float:
             f"file '{name}' has {found_value(size)} bytes; write a number of at least 0."
         )
     return float(size)
-
-
-def _total(files: Mapping[str, float] | None) -> float:
-    """Return the bytes of some files, NaN if they are unknown."""
-    return math.nan if files is None else float(sum(files.values()))
 
 
 def _number(row: Json, key: str) -> float:

@@ -9,9 +9,9 @@ import networkx as nx
 from raw_graphs import chain
 
 from layerdag.codec.formats import read
+from layerdag.datasets.alibaba import load_alibaba
 from layerdag.datasets.discovery import read_folder
 from layerdag.datasets.folder import load_folder
-from layerdag.datasets.published import load_alibaba
 from layerdag.graph.attributed_graph import read_labels, write_json
 from layerdag.graph.formats.dot import write_dot
 from layerdag.graph.formats.graphml import write_graphml
@@ -212,8 +212,8 @@ CASES = [
     UnknownWord("datasets/discovery.py", NoteKind.ENCODING, "runs.jsonl", _listed("{\n")),
     UnknownWord("datasets/discovery.py", NoteKind.LABEL, "soon",
         _listed('{"name": "g1", "step_time": "soon"}\n')),
-    UnknownWord("datasets/published.py", NoteKind.STATUS, "Lost",
+    UnknownWord("datasets/alibaba.py", NoteKind.STATUS, "Lost",
         _alibaba("M1,Terminated", "R2_1,Lost")),
-    UnknownWord("datasets/published.py", NoteKind.NODE, "R2_x",
+    UnknownWord("datasets/alibaba.py", NoteKind.NODE, "R2_x",
         _alibaba("M1,Terminated", "R2_x,Terminated")),
 ]  # fmt: skip

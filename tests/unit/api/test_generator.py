@@ -9,7 +9,7 @@ from private_jobs import PrivateJobs, private_jobs
 
 import layerdag as ld
 from layerdag.api.generator import private_run
-from layerdag.datasets.loading import LatentPreferentialConfig
+from layerdag.datasets.settings import LatentPreferentialConfig
 from layerdag.errors import ConfigError, UsageError
 
 TINY = {"width": 32, "depth": 1}

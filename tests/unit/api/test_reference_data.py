@@ -11,7 +11,7 @@ from tiny_checkpoints import chain_checkpoint
 
 from layerdag.api.reference_data import ReferenceData
 from layerdag.datasets.folder import load_folder
-from layerdag.datasets.published import load_latent_preferential
+from layerdag.datasets.latent_preferential import load_latent_preferential
 from layerdag.errors import DataError, UsageError
 from layerdag.graph.attributed_graph import write_json
 from layerdag.traces.chakra.corpus import embedded_corpus

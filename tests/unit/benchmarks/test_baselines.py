@@ -9,7 +9,7 @@ from benchmark_tables import diffusion, dvae, language_model, markov, recipes, r
 
 from layerdag.dag.dag import DAG, graph_hash
 from layerdag.datasets.dataset import GraphDataset
-from layerdag.datasets.published import load_latent_preferential
+from layerdag.datasets.latent_preferential import load_latent_preferential
 
 FITS = {
     "resampler": resampler.fit_resampler,

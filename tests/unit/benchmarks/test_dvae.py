@@ -6,7 +6,7 @@ import torch
 from benchmark_tables import dvae, dvae_decoder, gated
 
 from layerdag.dag.dag import DAG
-from layerdag.datasets.published import load_latent_preferential
+from layerdag.datasets.latent_preferential import load_latent_preferential
 
 WIDTH = 8
 

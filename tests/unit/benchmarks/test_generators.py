@@ -17,7 +17,7 @@ from benchmark_tables import (
 
 from layerdag.dag.dag import DAG
 from layerdag.datasets.corpus import load_corpus
-from layerdag.datasets.published import load_latent_preferential
+from layerdag.datasets.latent_preferential import load_latent_preferential
 
 
 def dag(kinds: list[int], edges: list[tuple[int, int]]) -> DAG:

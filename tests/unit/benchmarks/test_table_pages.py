@@ -7,7 +7,7 @@ import table_records
 from benchmark_tables import base, label_quintile, learners, page, runs
 
 from layerdag.datasets.dataset import GraphDataset
-from layerdag.datasets.published import load_latent_preferential
+from layerdag.datasets.latent_preferential import load_latent_preferential
 
 DISTANCES = {"layers": 0.5, "nodes": 1.0, "edges": 2.0, "layer_size_mmd": 0.25}
 

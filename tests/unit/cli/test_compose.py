@@ -12,7 +12,7 @@ from layerdag.cli.compose import (
     to_plain_dict,
     with_own_settings,
 )
-from layerdag.datasets.published import load_latent_preferential
+from layerdag.datasets.latent_preferential import load_latent_preferential
 from layerdag.errors import ConfigError, DataError
 from layerdag.kinds.registry import graph_kind
 from layerdag.training.checkpoint import RUN_FILE

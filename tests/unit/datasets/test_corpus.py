@@ -92,7 +92,7 @@ def test_further_runs_are_no_part_of_the_split(few, repository):
     assert len(further.graphs["train"]) > len(alone.graphs["train"])
     assert further.split == alone.split
     assert len(further.members) == len(alone.graphs["train"])
-    own = further.without_further()
+    own = further.without_extra_train()
     assert own.schema is further.schema
     assert own.names == alone.names
     assert own.split == alone.split

@@ -165,7 +165,7 @@ def test_tables_of_amplifiers_that_do_not_fit_are_refused(amp):
     with pytest.raises(DataError, match="names node 7"):
         load_dgrl(amp)
     write(amp, perform101=["valid,pm", "1,2"])
-    with pytest.raises(DataError, match="cannot be read"):
+    with pytest.raises(DataError, match=r"among them 'gain'.* Found are valid, pm"):
         load_dgrl(amp)
 
 

@@ -8,7 +8,7 @@ from small_workloads import collective, compute, job
 from layerdag.codec.folding import job_graph, rank_classes
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.encoding import encoded, load_with_schema, translated
-from layerdag.datasets.loading import CorpusConfig, FolderConfig, LatentPreferentialConfig
+from layerdag.datasets.settings import CorpusConfig, FolderConfig, LatentPreferentialConfig
 from layerdag.errors import ConfigError, VocabularyError
 from layerdag.graph.formats.graphml import write_graphml
 from layerdag.sampling.generated import GeneratedGraph

@@ -11,7 +11,8 @@ from raw_graphs import chain
 
 from layerdag.codec.unfolding import unfold
 from layerdag.codec.vocabulary import OTHER
-from layerdag.datasets.folder import is_public, load_folder, publish
+from layerdag.datasets.folder import load_folder
+from layerdag.datasets.private_words import is_public, rename_private_words
 from layerdag.errors import ConfigError, DataError
 from layerdag.graph.attributed_graph import AttributedGraph, write_json
 from layerdag.graph.formats.graphml import write_graphml
@@ -177,7 +178,7 @@ def test_private_words_are_renamed_everywhere_and_the_same_in_all_graphs():
         flow("g", "matmul", SECRET, edge="acme-bus", family="acmenet"),
         flow("h", SECRET, "zeta-op", edge="data", family="gpt"),
     ]
-    (first, second), renamed = publish(graphs)
+    (first, second), renamed = rename_private_words(graphs)
     assert first.categories["kind"] == ["matmul", "kind-0"]
     assert second.categories["kind"] == ["kind-0", "kind-1"]
     assert (first.edge_type_names, second.edge_type_names) == (("edge-0",), ("data",))
@@ -214,19 +215,19 @@ def test_jobs_with_some_unknown_operators_are_a_data_set(tmp_path):
 
 
 def test_a_new_word_never_means_an_old_one():
-    (graph,), renamed = publish([flow("g", "kind-0", "zeta-op")])
+    (graph,), renamed = rename_private_words([flow("g", "kind-0", "zeta-op")])
     assert len(set(graph.categories["kind"])) == 2
     assert set(renamed["kind"].values()) == {"kind-0", "zeta-op"}
 
 
 def test_words_that_are_declared_public_and_all_words_on_request_stay():
     graph = flow("g", SECRET, "zeta-op")
-    (found,), _ = publish([graph], [SECRET])
+    (found,), _ = rename_private_words([graph], [SECRET])
     assert found.categories["kind"] == [SECRET, "kind-0"]
-    (found,), renamed = publish([graph], "all")
+    (found,), renamed = rename_private_words([graph], "all")
     assert (found.categories["kind"], renamed) == ([SECRET, "zeta-op"], {})
     with pytest.raises(ConfigError, match="must be a list of words"):
-        publish([graph], "some")
+        rename_private_words([graph], "some")
 
 
 def test_the_schema_of_a_folder_holds_no_private_word(tmp_path):

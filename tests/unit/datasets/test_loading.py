@@ -9,10 +9,6 @@ from dgrl_files import write_family
 from raw_graphs import chain
 
 from layerdag.datasets.loading import (
-    _CONFIGS,
-    CorpusConfig,
-    FolderConfig,
-    LatentPreferentialConfig,
     data_config,
     kind_of_folder,
     load_config,
@@ -20,6 +16,12 @@ from layerdag.datasets.loading import (
     loader_of,
     read_dataset,
     read_learned_dataset,
+)
+from layerdag.datasets.settings import (
+    CONFIGS,
+    CorpusConfig,
+    FolderConfig,
+    LatentPreferentialConfig,
 )
 from layerdag.errors import ConfigError, DataError, UsageError
 from layerdag.graph.attributed_graph import AttributedGraph, write_json
@@ -54,7 +56,7 @@ def test_what_no_data_set_takes_is_one_sentence(values, sentence):
 
 @pytest.mark.parametrize("name", ["corpus", "dgrl", "folder", "latent_preferential", "tpu_tile"])
 def test_every_setting_is_an_argument_of_the_loader_of_that_name(name):
-    settings = {f.name for f in fields(_CONFIGS[name])} - {"name"}
+    settings = {f.name for f in fields(CONFIGS[name])} - {"name"}
     assert settings <= set(signature(loader_of(name)).parameters)
 
 

@@ -11,11 +11,11 @@ from simulator_traces import comp, workload
 from tiny_checkpoints import chain_checkpoint
 from traced_jobs import write_jobs
 
-from layerdag.datasets.samples import TableWriter
 from layerdag.errors import UsageError
 from layerdag.graph.attributed_graph import AttributedGraph, write_json
 from layerdag.graph.formats.graphml import write_graphml
 from layerdag.privacy.audit_inputs import read_sets, search_words
+from layerdag.samples.table import TableWriter
 from layerdag.schema.schema import GraphSchema
 from layerdag.traces.chakra.workload import write_workload
 

@@ -234,7 +234,7 @@ def test_every_graph_is_left_out_by_half_and_a_stopped_audit_goes_on(
 
 
 def test_a_half_has_its_own_graphs_and_what_every_model_has(memorizer):
-    data = memorizer.data.replaced(further=frozenset({"g3"}))
+    data = memorizer.data.replaced(extra_train=frozenset({"g3"}))
     pool = ShadowPool.from_dataset(data, 0)
     assert len(pool.graphs) == 23  # the further one is no member
     assert pool.scored_members == 11

@@ -9,12 +9,12 @@ import pytest
 
 import layerdag as ld
 from layerdag.cli.main import main
-from layerdag.codec.sample_files import SampleRun
-from layerdag.datasets.samples import iter_samples
 from layerdag.errors import DataError
 from layerdag.graph.formats.program_json import program_graph
+from layerdag.samples.manifest import MANIFEST, SampleRun
+from layerdag.samples.reader import iter_samples
 from layerdag.sampling import folder, generation, parts, program_draws
-from layerdag.sampling.folder import MANIFEST, write_samples
+from layerdag.sampling.folder import write_samples
 from layerdag.sampling.generated import GeneratedGraph
 from layerdag.sampling.parts import PartSettings, write_parts
 from layerdag.sampling.settings import GenerationSettings

@@ -15,19 +15,15 @@ import pytest
 from killing import states_when_killed
 from sample_parts import contents, path_of, stopping_after
 
-from layerdag.codec.sample_files import RUN, SampleRun
+from layerdag.codec.recognition import RUN
 from layerdag.errors import UsageError
 from layerdag.runtime import files as swap
 from layerdag.runtime.files import LOCK, file_lock
+from layerdag.samples import writer
+from layerdag.samples.manifest import MANIFEST, SampleRun
+from layerdag.samples.writer import JOURNAL, open_run, why_not_samples
 from layerdag.sampling import folder as run_folder, generation
-from layerdag.sampling.folder import (
-    JOURNAL,
-    MANIFEST,
-    open_run,
-    run_metadata,
-    why_not_samples,
-    write_samples,
-)
+from layerdag.sampling.folder import run_metadata, write_samples
 from layerdag.sampling.generated import GeneratedGraph
 from layerdag.sampling.generation import draw_policy
 from layerdag.sampling.settings import GenerationSettings
@@ -470,7 +466,7 @@ def test_who_opens_it_waits_for_another_one(tmp_path):
 
 
 def test_who_waits_too_long_gets_a_sentence(tmp_path, monkeypatch):
-    monkeypatch.setattr(run_folder, "_PATIENCE_S", 0.1)
+    monkeypatch.setattr(writer, "_PATIENCE_S", 0.1)
     with (
         file_lock(tmp_path / LOCK, guarded=tmp_path),
         pytest.raises(UsageError, match="is writing here"),

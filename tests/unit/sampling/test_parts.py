@@ -13,10 +13,10 @@ from functools import cache
 import pytest
 from sample_parts import TEN, contents, stopping_after, written
 
-from layerdag.codec.sample_files import SampleRun
-from layerdag.datasets.samples import iter_samples
 from layerdag.errors import UsageError
 from layerdag.runtime.reading import Limits
+from layerdag.samples.manifest import SampleRun
+from layerdag.samples.reader import iter_samples
 from layerdag.sampling import parts as write_parts_module
 from layerdag.sampling.folder import write_samples
 from layerdag.sampling.generation import generate_batched

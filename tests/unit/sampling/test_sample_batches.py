@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from sample_parts import TEN, written
 
-from layerdag.datasets.samples import part_samples
 from layerdag.errors import UsageError
+from layerdag.samples.reader import part_samples
 from layerdag.sampling.parts import SampleBatches
 from layerdag.training.checkpoint import LoadedCheckpoint
 

@@ -65,7 +65,7 @@ def test_what_a_trace_has_beside_is_told(tmp_path):
     [
         ("time,input_tokens,output_tokens\n0,1,1\n", "has the columns time"),
         ("arrival_s,input_tokens,output_tokens\n0,x,1\n", "row 1: input_tokens is 'x'"),
-        ("arrival_s,input_tokens,output_tokens\n0,1\n", "row 1 has 2 fields"),
+        ("arrival_s,input_tokens,output_tokens\n0,1\n", "line 2 has not as many cells"),
         ("arrival_s,input_tokens,output_tokens\n0,0,1\n", "no request has a prompt"),
         ("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-99-16 18:15:46,1,1\n", "is no time"),
     ],

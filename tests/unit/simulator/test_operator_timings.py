@@ -11,6 +11,7 @@ from layerdag.hardware.devices import DEVICES
 from layerdag.simulator.compute_choice import compute_model, model_files
 from layerdag.simulator.kernel_roofline import KernelRoofline
 from layerdag.simulator.operator_timings import calibrate_operators, read_operators
+from layerdag.traces.chakra.workload import write_workload
 
 MINE = KernelRoofline(20.0, 0.3, 0.4)
 """A card that is slower than any that was fitted."""
@@ -95,6 +96,7 @@ def test_tables_that_cannot_be_used_are_one_sentence(tmp_path, rows, header, tol
 
 
 def test_traces_without_times_on_a_device_are_refused(tmp_path):
-    prefix = workload([comp(0, 5, num_ops=1, tensor_size=1, is_cpu_op=True)]).save(tmp_path / "t")
+    prefix = tmp_path / "t"
+    write_workload(workload([comp(0, 5, num_ops=1, tensor_size=1, is_cpu_op=True)]), prefix)
     with pytest.raises(ConfigError, match="no operator has a time on a device"):
         read_operators(prefix)

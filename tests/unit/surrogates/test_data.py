@@ -17,6 +17,7 @@ from layerdag.dag.dag import DAG
 from layerdag.datasets.loading import load_dataset, read_dataset
 from layerdag.errors import CheckpointError, DataError, UsageError
 from layerdag.graph.attributed_graph import AttributedGraph, write_json
+from layerdag.samples.manifest import read_manifest
 from layerdag.sampling.folder import write_samples
 from layerdag.schema.schema import GraphSchema
 from layerdag.simulator.learned import OperatorTrees
@@ -32,7 +33,6 @@ from layerdag.surrogates.data import (
     labeled,
     mask_attributes,
     operator_errors,
-    read_manifest,
     read_samples,
     stream_samples,
     training_set,

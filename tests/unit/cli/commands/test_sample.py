@@ -12,8 +12,8 @@ from layerdag.cli.commands import sample as _sample
 from layerdag.cli.compose import compose
 from layerdag.cli.main import main
 from layerdag.cli.sample_settings import sample_config
-from layerdag.datasets.samples import iter_samples
 from layerdag.errors import ConfigError, UsageError
+from layerdag.samples.reader import iter_samples
 from layerdag.sampling.parts import PartSettings
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.training.checkpoint import checkpoint_path, pretrained_checkpoint

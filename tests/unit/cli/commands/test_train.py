@@ -23,7 +23,7 @@ from layerdag.cli.compose import compose
 from layerdag.cli.main import main
 from layerdag.cli.settings import train_config
 from layerdag.datasets.dataset import GraphDataset
-from layerdag.datasets.published import load_latent_preferential
+from layerdag.datasets.latent_preferential import load_latent_preferential
 from layerdag.dp.settings import Privacy
 from layerdag.dp.tuning import PrivateResult
 from layerdag.errors import ConfigError

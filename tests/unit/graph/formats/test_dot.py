@@ -13,7 +13,7 @@ from raw_graphs import chain
 from layerdag.codec.formats import read_graph
 from layerdag.errors import GraphError
 from layerdag.graph.attributed_graph import AttributedGraph
-from layerdag.graph.formats.dot import MOST_DEPTH, Parser, read_dot, write_dot
+from layerdag.graph.formats.dot import MAX_DEPTH, Parser, read_dot, write_dot
 from layerdag.runtime.notes import NoteKind
 
 DOT = """// a comment
@@ -211,14 +211,14 @@ def test_a_file_without_nodes_is_refused(tmp_path):
 
 
 def test_subgraphs_may_be_nested_to_the_bound_and_no_deeper():
-    inside = "{" * MOST_DEPTH + "a" + "}" * MOST_DEPTH
+    inside = "{" * MAX_DEPTH + "a" + "}" * MAX_DEPTH
     assert list(body(inside).nodes) == ["a"]
-    with pytest.raises(GraphError, match=f"nested more than {MOST_DEPTH} deep"):
+    with pytest.raises(GraphError, match=f"nested more than {MAX_DEPTH} deep"):
         body(f"{{{inside}}}")
 
 
 def test_as_many_edges_as_the_bound_are_taken(monkeypatch):
-    monkeypatch.setattr("layerdag.graph.formats.dot.MOST_EDGES", 4)
+    monkeypatch.setattr("layerdag.graph.formats.dot.MAX_EDGES", 4)
     assert len(body("{a b} -> {c d}").edges) == 4
     with pytest.raises(GraphError, match="more than 4 edges; split the graph"):
         body("{a b} -> {c d}; a -> b")
@@ -294,7 +294,7 @@ def test_attributes_of_nodes_called_like_those_for_drawing_are_written_and_read(
 
 
 def test_defaults_may_not_multiply_without_bound(tmp_path, monkeypatch):
-    monkeypatch.setattr("layerdag.graph.formats.dot.MOST_CELLS", 40)
+    monkeypatch.setattr("layerdag.graph.formats.dot.MAX_CELLS", 40)
     with pytest.raises(GraphError, match="make more than 20 attributes"):
         read(tmp_path, "digraph { node [a=1, b=2, c=3]; " + ";".join("abcdefgh") + "}")
 

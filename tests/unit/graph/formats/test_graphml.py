@@ -369,7 +369,7 @@ def test_ends_that_are_all_positions_and_not_all_ids_count_positions(tmp_path):
 
 
 def test_attributes_of_each_node_alone_take_no_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr("layerdag.graph.formats.rows.MOST_CELLS", 100)
+    monkeypatch.setattr("layerdag.graph.formats.rows.MAX_CELLS", 100)
     nodes = [{"id": i, f"a{i}": 1} for i in range(30)]
     with pytest.raises(GraphError, match="a table of 900 cells, of which 30 are filled"):
         linked(tmp_path, {"nodes": nodes, "links": []})

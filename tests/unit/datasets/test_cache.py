@@ -10,9 +10,9 @@ from corpus_cut import cut_corpus
 from layerdag.dag.dag import DAGBatch
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.datasets import corpus
+from layerdag.datasets.cache import kept_statistics
 from layerdag.datasets.corpus import load_corpus
 from layerdag.datasets.dataset import GraphDataset
-from layerdag.datasets.kept import kept_statistics
 from layerdag.training.model_spec import spec_for
 
 
@@ -96,7 +96,7 @@ def test_statistics_are_kept_for_the_same_graphs_alone(entries, folder, monkeypa
     def never(*_: object) -> GraphStatistics:
         raise AssertionError("measured again")
 
-    monkeypatch.setattr("layerdag.datasets.kept.shared_statistics", never)
+    monkeypatch.setattr("layerdag.datasets.cache.shared_statistics", never)
     assert kept_statistics(graphs, sizes) == found
     with pytest.raises(AssertionError, match="measured again"):
         kept_statistics(graphs[1:], sizes)

@@ -11,20 +11,15 @@ import pytest
 from raw_graphs import chain
 
 from layerdag.cli.main import main
-from layerdag.codec import sample_files as tar
-from layerdag.codec.sample_files import (
-    RUN,
-    PartIndex,
-    SampleRun,
-    StoredSample,
-    TarWriter,
-    is_run,
-    part_name,
-)
-from layerdag.datasets.samples import part_samples
+from layerdag.codec.recognition import RUN
 from layerdag.errors import DataError
 from layerdag.graph.attributed_graph import encode_json
 from layerdag.graph.formats.graphml import encode_graphml
+from layerdag.samples import tar
+from layerdag.samples.manifest import PartIndex, SampleRun, is_run, part_name, require_sample_name
+from layerdag.samples.reader import part_samples
+from layerdag.samples.stored import StoredSample
+from layerdag.samples.tar import TarWriter
 
 ENTRY = {
     "name": "sample-00000", "seed": 3, "conditions": {"label": 1.5, "family": "gpt"},
@@ -186,7 +181,7 @@ def test_damaged_files_name_the_sample(files):
 
 def test_a_name_is_that_of_a_sample():
     with pytest.raises(DataError, match=r"'\.\./x' is no name of a sample"):
-        StoredSample("../x", 1, {}, {}, "t.parquet")
+        require_sample_name("../x", "t.parquet")
 
 
 def entry(name: str, seed: int = 1) -> dict[str, object]:

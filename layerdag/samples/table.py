@@ -1,6 +1,4 @@
-"""Iterate over stored samples, in folders, tar and Parquet.
-
-Samples as tables, a row each: for Polars, pyarrow, DuckDB and Ray Data. Needs pyarrow.
+"""Samples as tables, a row each: for Polars, pyarrow, DuckDB and Ray Data. Needs pyarrow.
 
 The columns:
 
@@ -20,7 +18,6 @@ Units of numbers and the edge types stand in the metadata of the schema. Ranks a
 row is the graph of a job, from which ``StoredSample.workload`` makes its traces.
 """
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,99 +26,14 @@ from typing import Any
 
 import numpy as np
 
-from layerdag.codec.sample_files import (
-    RUN,
-    PartIndex,
-    SampleRun,
-    StoredSample,
-    is_run,
-    part_name,
-    read_tar,
-)
 from layerdag.errors import DataError, GraphError, UsageError
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.graph.formats.program_json import SIZES, program_sizes
-from layerdag.runtime.json_shape import parse_json, plain_reason, require_shape
-from layerdag.runtime.reading import available_memory, path_within, read_parsed, read_whole
+from layerdag.runtime.reading import available_memory
+from layerdag.samples.manifest import require_sample_name
+from layerdag.samples.stored import StoredSample
 from layerdag.schema.attributes import CategoryAttribute, NumericAttribute
 from layerdag.schema.schema import GraphSchema
-
-_MANIFEST = "manifest.json"
-
-
-def iter_samples(location: str | Path) -> Iterator[StoredSample]:
-    """Yield the samples that ``layerdag sample`` wrote, in order, holding one at a time.
-
-    Args:
-        location: A folder of samples in parts (``format=tar`` or ``parquet``), one part, or a
-            folder with a folder or file for each sample. Of a run that is not finished the parts
-            that are there are read.
-
-    Raises:
-        DataError: If nothing is there, or a file is damaged or was changed.
-        UsageError: If it is Parquet and pyarrow is not installed.
-    """
-    location = Path(location)
-    if location.is_file():
-        yield from part_samples(location)
-    elif is_run(location):
-        found = False
-        for index in SampleRun.read(location).parts_at(location):
-            found = True
-            yield from _checked(location, index)
-        if not found:
-            raise DataError(f"{location}: holds no whole part yet; repeat 'layerdag sample'.")
-    elif (location / _MANIFEST).is_file():
-        yield from _one_by_one(location)
-    else:
-        raise DataError(
-            f"{location}: holds neither {RUN} nor {_MANIFEST}; give a folder that "
-            "'layerdag sample' wrote, or one of its parts."
-        )
-
-
-def part_samples(path: str | Path) -> Iterator[StoredSample]:
-    """Yield the samples of one part, a tar or a Parquet file, with or without an index beside it.
-
-    Raises:
-        DataError: If the file is damaged or no part.
-        UsageError: If it is Parquet and pyarrow is not installed.
-    """
-    if Path(path).suffix != ".parquet":
-        yield from read_tar(path)
-        return
-    yield from read_parquet(path)
-
-
-def _checked(folder: Path, index: PartIndex) -> Iterator[StoredSample]:
-    path = folder / index.file
-    with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != index.sha256:
-        raise DataError(
-            f"{path}: has another checksum than {part_name(index.part)}.json says; copy both "
-            "again, or remove them and repeat 'layerdag sample'."
-        )
-    yield from part_samples(path)
-
-
-def _one_by_one(folder: Path) -> Iterator[StoredSample]:
-    manifest = folder / _MANIFEST
-    try:
-        content = parse_json(read_parsed(manifest))
-        require_shape(content, {"samples": [{"name": str, "file?": str}]})
-    except (ValueError, RecursionError) as error:
-        raise DataError(
-            f"{manifest}: is no manifest of samples ({plain_reason(error)}); sample again, or get "
-            "the folder from its source again."
-        ) from None
-    names = [(e["name"], e.get("file"), json.dumps(e).encode()) for e in content["samples"]]
-    for name, file, entry in names:
-        at = path_within(folder, name if file is None else file)
-        paths = sorted(p for p in at.iterdir() if p.is_file()) if at.is_dir() else [at]
-        files = {path.name: read_whole(path) for path in paths}
-        yield StoredSample.from_files(entry, f"{folder}:{name}", files)
-
 
 FORMAT = b"layerdag-table-1"
 ROWS_OF_A_GROUP = 256
@@ -342,6 +254,7 @@ class _Table:
             row |= {"nodes": graph.num_nodes, "edges": graph.edge_type_E.size}
             name, seed = str(row["name"]), int(row["seed"])
             source = f"{self.path}:{name}"
+            require_sample_name(name, source)
             yield StoredSample(name, seed, row["conditions"], row, source, row=graph)
 
     def _graph(self, row: Mapping[str, Any], nodes: Any, edges: Any) -> AttributedGraph:

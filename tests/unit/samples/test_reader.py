@@ -12,18 +12,13 @@ from random_jobs import random_job
 from raw_graphs import chain
 from sample_parts import TEN, written
 
-from layerdag.codec.sample_files import StoredSample
 from layerdag.codec.unfolding import unfold_sampled
-from layerdag.datasets import samples as tables
-from layerdag.datasets.samples import (
-    TableWriter,
-    iter_samples,
-    part_samples,
-    require_pyarrow,
-    sample_table,
-)
 from layerdag.errors import DataError, UsageError
 from layerdag.graph.attributed_graph import AttributedGraph
+from layerdag.samples import table as tables
+from layerdag.samples.reader import iter_samples, part_samples
+from layerdag.samples.stored import StoredSample
+from layerdag.samples.table import TableWriter, require_pyarrow, sample_table
 from layerdag.sampling.folder import write_samples
 from layerdag.schema.schema import GraphSchema
 from layerdag.traces.chakra.files import encode_trace

@@ -29,7 +29,7 @@ from layerdag.runtime.kept import cache_folder, code_hash, content_hash, keep, r
 from layerdag.schema.schema import GraphSchema
 
 _KIND = "datasets"
-_MOST = 8
+_MAX_ENTRIES = 8
 _COLUMNS = ("x", "u", "layer", "edges", "types")
 _DAMAGED = (ValueError, KeyError, TypeError, IndexError, OSError, EOFError, DataError)
 
@@ -55,7 +55,7 @@ def kept_dataset(
             pass  # and is written anew
     data = load()
     if not data.notes and not data.renamed:
-        keep(_KIND, f"{key}.npz", _encoded(data), _MOST)
+        keep(_KIND, f"{key}.npz", _encoded(data), _MAX_ENTRIES)
     return data
 
 
@@ -75,7 +75,7 @@ def kept_statistics(dags: Sequence[DAG], sizes: GraphSizes) -> GraphStatistics:
         except _DAMAGED:
             pass
     found = shared_statistics(dags, sizes)
-    keep(_KIND, f"{key}.statistics", json.dumps(found.to_dict()).encode(), _MOST)
+    keep(_KIND, f"{key}.statistics", json.dumps(found.to_dict()).encode(), _MAX_ENTRIES)
     return found
 
 
@@ -99,7 +99,7 @@ def _encoded(data: GraphDataset) -> bytes:
         "contents": {split: list(data.contents[split]) for split in SPLITS},
         "conditions": [dict(dag.conditions) for dag in dags],
         "left_out": list(data.left_out),
-        "further": sorted(data.further),
+        "extra_train": sorted(data.extra_train),
         "jobs": {split: len(jobs) for split, jobs in data.jobs.items()},
     }
     file = io.BytesIO()
@@ -142,7 +142,7 @@ def _decoded(content: bytes, load: Callable[[], GraphDataset]) -> GraphDataset:
         {split: tuple(plain["names"][split]) for split in SPLITS},
         tuple(plain["left_out"]),
         {split: tuple(plain["contents"][split]) for split in SPLITS},
-        further=frozenset(plain["further"]),
+        extra_train=frozenset(plain["extra_train"]),
         jobs=_JobsOnDemand(tuple(plain["jobs"]), load),
     )
 

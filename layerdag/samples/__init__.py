@@ -1,0 +1,1 @@
+"""Samples on disk: written by ``layerdag sample``, read by everything else."""
