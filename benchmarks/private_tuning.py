@@ -33,8 +33,9 @@ from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.encoding import load_with_schema
 from layerdag.datasets.settings import CorpusConfig
 from layerdag.dp.gradients import SecretGenerator, graph_nats
-from layerdag.dp.settings import Privacy, Units
+from layerdag.dp.settings import Privacy
 from layerdag.dp.tuning import tune_privately
+from layerdag.dp.units import Units
 from layerdag.evaluation.metrics.base import attribute_views
 from layerdag.evaluation.similarity import compare
 from layerdag.runtime.rng import numpy_generator

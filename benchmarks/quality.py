@@ -57,8 +57,9 @@ from layerdag.sampling.generation import sample_rows
 from layerdag.sampling.settings import REQUESTED, GenerationSettings
 from layerdag.schema.schema import GraphSchema
 from layerdag.statistics import Interval
-from layerdag.surrogates.data import REAL, SYNTHETIC, labeled
 from layerdag.surrogates.families.registry import FAMILIES
+from layerdag.surrogates.targets import labeled
+from layerdag.surrogates.training_sets import REAL, SYNTHETIC
 from layerdag.surrogates.tstr import RELATIVE, evaluate_tstr
 from layerdag.training.checkpoint import LoadedCheckpoint, checkpoint_path, load_checkpoint
 

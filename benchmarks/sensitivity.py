@@ -47,9 +47,9 @@ from layerdag.privacy.sample_leaks import sample_leaks
 from layerdag.runtime.files import write_text
 from layerdag.runtime.rng import numpy_generator
 from layerdag.schema.schema import GraphSchema
-from layerdag.surrogates.data import labeled
 from layerdag.surrogates.families.registry import FAMILIES
 from layerdag.surrogates.scoring import scores
+from layerdag.surrogates.targets import labeled
 
 NODE_CLASSIFIER = next(metric for metric in LOCAL_METRICS if metric.name == "node_classifier")
 METRICS = (
@@ -57,7 +57,7 @@ METRICS = (
     *NEIGHBORHOOD_METRICS,
     *(metric for metric in LOCAL_METRICS if metric is not NODE_CLASSIFIER),
 )
-LEAST_GRAPHS = 8
+MIN_GRAPHS = 8
 PAIR = "op x flops"
 """Of the pairs of attributes, one that is told apart from the mean over all."""
 NO_FAULT = "none"
@@ -222,7 +222,7 @@ class _Bench:
         report = compare(*sets, views, metrics=METRICS, replicates=replicates)
         # What the classifier says of samples does not depend on the training graphs, and what it
         # says of these was measured without a fault: a few of them save half of its time.
-        some = drawn.train if replicates > 2 else drawn.train[:LEAST_GRAPHS]
+        some = drawn.train if replicates > 2 else drawn.train[:MIN_GRAPHS]
         sets = some, drawn.held_out, samples
         nodes = compare(*sets, views, metrics=[NODE_CLASSIFIER], replicates=replicates)
         return (*report.rows, *nodes.rows)

@@ -37,9 +37,9 @@ from layerdag.runtime.files import write_text
 from layerdag.runtime.rng import numpy_generator
 from layerdag.simulator.analysis import local_memory
 from layerdag.statistics import Interval, bootstrap_weights
-from layerdag.surrogates.data import labeled
 from layerdag.surrogates.scoring import EVALUATED, scores
 from layerdag.surrogates.surrogate import FittedSurrogate
+from layerdag.surrogates.targets import labeled
 from layerdag.traces.chakra.corpus import embedded_corpus, read_index, read_runs
 
 TARGETS = ("label", "memory", "exposed")

@@ -30,10 +30,10 @@ from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.latent_preferential import load_latent_preferential
 from layerdag.runtime.files import write_text
 from layerdag.runtime.rng import numpy_generator
-from layerdag.surrogates.data import labeled
 from layerdag.surrogates.families.registry import FAMILIES
 from layerdag.surrogates.scoring import Calibration
 from layerdag.surrogates.surrogate import FittedSurrogate
+from layerdag.surrogates.targets import labeled
 
 LEVELS = (0.5, 0.8, 0.9)
 WORKERS, COSTS = 2, (1.0, 3.0)

@@ -11,7 +11,7 @@ import torch
 
 from layerdag.dag.dag import DAG
 from layerdag.dag.graph_set import GraphSet
-from layerdag.evaluation.metrics.programs import repeated_blocks
+from layerdag.evaluation.metrics.repeated_blocks import repeated_blocks
 from layerdag.schema.attributes import NumericAttribute
 
 GraphFault = Callable[[DAG, float, np.random.Generator], DAG]

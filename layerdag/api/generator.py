@@ -16,8 +16,9 @@ from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.encoding import load_with_schema
 from layerdag.datasets.loading import load_dataset
 from layerdag.datasets.settings import DataConfig
-from layerdag.dp.settings import Privacy, Units, read_owners
+from layerdag.dp.settings import Privacy
 from layerdag.dp.tuning import PrivateRun, tune_privately
+from layerdag.dp.units import Units, read_owners
 from layerdag.errors import ConfigError, UsageError
 from layerdag.graph.attributed_graph import Condition
 from layerdag.models.base import DAGModel

@@ -34,7 +34,7 @@ from torch.nn.utils import parametrize
 
 from layerdag.dag.dag import DAGBatch
 from layerdag.dag.statistics import GraphStatistics
-from layerdag.dp.settings import Units
+from layerdag.dp.units import Units
 from layerdag.errors import ConfigError
 from layerdag.models.base import DAGModel
 from layerdag.models.fast.decisions import Heads, graphs_of_rows

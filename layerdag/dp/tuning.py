@@ -34,14 +34,10 @@ from torch import Tensor
 
 from layerdag.dag.dag import DAG, DAGBatch, GraphSizes
 from layerdag.dag.statistics import GraphStatistics
+from layerdag.dp.accountant import accountant_name, noise_multiplier, require_accountant
 from layerdag.dp.gradients import Adapters, SecretGenerator, UnitDecisions, clipped
-from layerdag.dp.settings import (
-    Privacy,
-    Units,
-    accountant_name,
-    noise_multiplier,
-    require_accountant,
-)
+from layerdag.dp.settings import Privacy
+from layerdag.dp.units import Units
 from layerdag.models.spec import ModelSpec, build_model
 from layerdag.runtime.notes import Note
 from layerdag.runtime.rng import numpy_generator

@@ -327,7 +327,7 @@ def _figures(
     return float(result.makespan_ns), exposed_ns, float(live_bytes(result)), work_ns
 
 
-LEAST = 3
+MIN_JOBS = 3
 """Jobs that a plan needs on both sides to be ranked."""
 NEAREST = 3
 """Other jobs that stand for a real one where jobs are ranked, by default."""
@@ -430,7 +430,7 @@ def ranked_plans(real: tuple[RankedJob, ...], other: tuple[RankedJob, ...]) -> l
     """Return the plans of which both sides have enough jobs."""
     counts = [[job.plan for job in side] for side in (real, other)]
     return sorted(
-        plan for plan in set(counts[0]) if all(held.count(plan) >= LEAST for held in counts)
+        plan for plan in set(counts[0]) if all(held.count(plan) >= MIN_JOBS for held in counts)
     )
 
 

@@ -21,7 +21,7 @@ from layerdag.evaluation.metrics.base import (
 from layerdag.evaluation.metrics.whole_programs import JOB_METRICS, jobs_beside
 from layerdag.evaluation.similarity import (
     DEFAULT_METRICS,
-    FEWEST_COMPARED,
+    MIN_COMPARED,
     QualityReport,
     compare,
 )
@@ -151,7 +151,7 @@ class SideBySide:
 
     def too_few(self, score: GeneratorScore) -> bool:
         """Return whether there are too few graphs to tell how near samples are."""
-        return min(self.test, score.graphs) < FEWEST_COMPARED
+        return min(self.test, score.graphs) < MIN_COMPARED
 
     def __str__(self) -> str:
         """Return a table with two columns, figure and ratio, for each set."""
@@ -162,7 +162,7 @@ class SideBySide:
         lines = [head, *_aligned([*self._shares(), *self._distances()])]
         if any(map(self.too_few, self.scores)):
             lines.append(
-                f"too few to tell: ratios need {FEWEST_COMPARED} real test graphs and as many "
+                f"too few to tell: ratios need {MIN_COMPARED} real test graphs and as many "
                 "samples of a set"
             )
         return "\n".join(lines)

@@ -48,15 +48,12 @@ from layerdag.evaluation.metrics.descriptor_metrics import (
     Items,
     descriptors,
 )
+from layerdag.evaluation.metrics.joint_tails import JointTails
 from layerdag.evaluation.metrics.kernels import KERNEL_METRICS, MANIFOLD_METRICS
 from layerdag.evaluation.metrics.neighborhoods import PathDistance, PathNovelty, TypeHashDistance
-from layerdag.evaluation.metrics.programs import (
-    BlockFigure,
-    JointTails,
-    OperatorInputs,
-    RepeatedBlocks,
-    ShapeViolations,
-)
+from layerdag.evaluation.metrics.operator_inputs import OperatorInputs
+from layerdag.evaluation.metrics.product_shapes import ShapeViolations
+from layerdag.evaluation.metrics.repeated_blocks import BlockFigure, RepeatedBlocks
 from layerdag.evaluation.metrics.whole_programs import JOB_METRICS
 from layerdag.runtime.files import write_text
 from layerdag.runtime.settings import did_you_mean, shorten
@@ -127,7 +124,7 @@ def default_metrics() -> tuple[Metric | AttributeMetrics, ...]:
     return (*DEFAULT_METRICS, *(METRICS.get(name) for name in METRICS.names()))
 
 
-FEWEST_COMPARED = 8
+MIN_COMPARED = 8
 """Graphs on each side below which ratios of distances are too few to tell."""
 
 _SHOWN = 8

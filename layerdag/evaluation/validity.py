@@ -273,7 +273,12 @@ class StructureTally:
 
 def _valid(bad_graphs: dict[str, np.ndarray]) -> np.ndarray:
     valid_B: np.ndarray = ~np.any(
-        [bad_B for name, bad_B in bad_graphs.items() if _is_error(name)], axis=0
+        [
+            bad_B
+            for name, bad_B in bad_graphs.items()
+            if GRAPH_RULES[name].severity is Severity.ERROR
+        ],
+        axis=0,
     )
     return valid_B
 
@@ -295,10 +300,6 @@ def _without_outside_edges(graphs: GraphSet) -> tuple[GraphSet, np.ndarray]:
         dags=(),
     )
     return kept, edges_B < graphs.edges_B
-
-
-def _is_error(name: str) -> bool:
-    return GRAPH_RULES[name].severity is Severity.ERROR
 
 
 def _any(graphs: GraphSet, bad_N: np.ndarray) -> np.ndarray:

@@ -1,47 +1,37 @@
-"""Reconstruction, identification and property inference; ``run_attacks`` runs every attack.
+"""Reconstruction, identification and property inference, and all attacks on samples together.
 
-Reconstruction: how much of a real graph does the sample hold that is best aligned with it?
+Reconstruction asks how much of a real graph the sample holds that is best aligned with it. Nodes
+are read layer by layer, and within a layer by their operators; two graphs are aligned by the
+longest common subsequence, whose length is found for one node after the other with all places of
+the other graph as the bits of one number (Hyyrö, AWOCA 2004).
 
-Nodes are read layer by layer, and within a layer by their operators. Two graphs are aligned by the
-longest common subsequence of what they read, its length found for one node after the other with all
-places of the other graph as the bits of one number (Hyyrö, "Bit-Parallel LCS-length Computation
-Revisited", AWOCA 2004).
+Identification asks which job made a sample: the attacker guesses family, parallelism, depth and
+width of the nearest training job as read from the sample, and the same of the nearest held-out job,
+which no sample can betray.
 
-Model identification: which job made this sample, and what was its model like?
-
-A sample ought to be like jobs of its family, not betray a single one. Of the training job nearest
-to each sample the attacker guesses family, parallelism, depth and width as he reads them from the
-sample. The same is done with the nearest held-out job, which no sample can betray.
-
-Property inference: do samples tell the training set from other sets of the same kind of jobs?
-
-How often a family, a strategy or a size occurs among the training jobs is a property of the set as
-a whole (Ateniese et al., IJSN 10(3), 2015; Suri and Evans, PETS 2022). Samples show about how often
-it occurs among jobs of this kind, which is what they are for. The question is whether they follow
-the training set where it happens to differ from other sets drawn as it was.
-
-Which attacks succeed where several are run at once.
+Property inference asks whether samples tell the training set from other sets of the same kind of
+jobs (Ateniese et al., IJSN 10(3), 2015; Suri and Evans, PETS 2022): do they follow it where it
+happens to differ from other sets drawn as it was?
 
 Each attack alone is right about nothing being found in 39 of 40 cases where nothing leaks; of many
 attacks some would be wrong far more often. Those by distance keep that level each, those that
 learn, align or infer share it among them.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from layerdag.dag.dag import DAG
 from layerdag.privacy.likelihood_ratio import ModelScores, pooled_attack
-from layerdag.privacy.membership import Attack, Scores, attack_by_scores, require_graphs
+from layerdag.privacy.membership import AttackResult, Scores, attack_by_scores, require_graphs
 from layerdag.privacy.membership_attacks import (
+    Attack,
     AttackPool,
     CalibratedClassifier,
     DensityRatio,
-    NearestProgram,
     NearestSample,
     Roles,
     Trait,
@@ -58,12 +48,12 @@ from layerdag.statistics import (
     round_up,
 )
 
-MOST_ALIGNED = 16
+MAX_ALIGNED = 16
 """Samples that a real graph is aligned with: those that share most operators with it."""
 CHUNK = 256
 
 
-class Reconstruction:
+class Reconstruction(Attack):
     """Largest fraction of a real graph that one sample reconstructs, over all samples.
 
     The fraction is of the nodes of the larger one of both graphs, so that a huge sample, in which
@@ -108,7 +98,7 @@ class Reconstruction:
 
     def _of_chunk(self, real_G: np.ndarray, sample_K: np.ndarray) -> np.ndarray:
         bound_GK = self._bounds(real_G, sample_K)
-        order_GK = np.argsort(-bound_GK, axis=1, kind="stable")[:, :MOST_ALIGNED]
+        order_GK = np.argsort(-bound_GK, axis=1, kind="stable")[:, :MAX_ALIGNED]
         best_G = np.zeros(real_G.size)
         for row, real in enumerate(real_G.tolist()):
             for index in order_GK[row].tolist():
@@ -269,16 +259,12 @@ def identified_traits(
         [np.arange(2 * size) < size]
         + [rng.permutation(2 * size) < size for _ in range(RELABELINGS)]
     )
-    to_samples_KS = _distances(pool, real_S, roles)
+    to_samples_KS = pool.program_distances(real_S, roles.sample_K).T
     nearest = [_nearest(to_samples_KS, is_train_S) for is_train_S in is_train_RS]
     asked_KT = _as_asked(traits, roles)
     return tuple(
         _identified(trait, roles, real_S, nearest, asked_KT, len(traits)) for trait in traits
     )
-
-
-def _distances(pool: AttackPool, real_S: np.ndarray, roles: Roles) -> np.ndarray:
-    return pool.program_distances(real_S, roles.sample_K).T
 
 
 def _nearest(to_samples_KS: np.ndarray, is_train_S: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -426,7 +412,7 @@ def _accuracies(
     return of_train, of_held, blind
 
 
-LEAST_REFERENCE = 4
+MIN_REFERENCE = 4
 """Held-out graphs of a fold that an attack needs to compare with.
 
 What it makes of fewer varies more than the interval allows for (docs/dev/decisions.md,
@@ -434,34 +420,15 @@ What it makes of fewer varies more than the interval allows for (docs/dev/decisi
 """
 
 
-@runtime_checkable
-class SampleAttack(Protocol):
-    """A score of real graphs by samples, higher for what was likelier trained on.
-
-    Attributes:
-        name: Of the attack.
-        description: The score, in a clause.
-    """
-
-    name: str
-    description: str
-
-    def folds(self, roles: Roles, seed: int) -> list[Scores]:
-        """Return the scores of members and of others; none where there are too few graphs."""
-
-    def fractions(self, roles: Roles) -> tuple[float, float] | None:
-        """Return what the score is about, over all members and others; None for no fraction."""
-
-
-def all_attacks(pool: AttackPool) -> tuple[SampleAttack, ...]:
+def all_attacks(pool: AttackPool) -> tuple[Attack, ...]:
     """Return every attack on the samples of a pool."""
-    found: list[SampleAttack] = [NearestSample(pool), DensityRatio(pool)]
+    found: list[Attack] = [NearestSample(pool), DensityRatio(pool)]
     if pool.measured:
-        found.append(NearestProgram(pool))
+        found.append(NearestSample(pool, programs=True))
     return (*found, CalibratedClassifier(pool), UniqueMotifs(pool), Reconstruction(pool))
 
 
-def attack_outcomes(attacks: Sequence[SampleAttack], roles: Roles, seed: int) -> tuple[Attack, ...]:
+def attack_outcomes(attacks: Sequence[Attack], roles: Roles, seed: int) -> tuple[AttackResult, ...]:
     """Return what each attack finds, beside what it finds where nothing can leak.
 
     Args:
@@ -469,12 +436,18 @@ def attack_outcomes(attacks: Sequence[SampleAttack], roles: Roles, seed: int) ->
         roles: The parts that its graphs play.
         seed: Of what an attack draws, and of the intervals.
     """
-    return tuple(one for attack in attacks for one in _outcome(attack, roles, seed))
+    return tuple(
+        one
+        for attack in attacks
+        for one in outcome_of(
+            attack, attack.folds(roles, seed), roles, seed, attack.fractions(roles)
+        )
+    )
 
 
 def sample_attacks(
     train: Sequence[DAG], held_out: Sequence[DAG], generated: Sequence[DAG], seed: int = 0
-) -> tuple[Attack, ...]:
+) -> tuple[AttackResult, ...]:
     """Return the attacks by distances alone, "nearest_sample" and "density_ratio".
 
     Args:
@@ -504,7 +477,9 @@ class Fold:
     number_G: np.ndarray
 
 
-def cross_fitted_attacks(folds: Sequence[Fold], run_G: np.ndarray, seed: int) -> tuple[Attack, ...]:
+def cross_fitted_attacks(
+    folds: Sequence[Fold], run_G: np.ndarray, seed: int
+) -> tuple[AttackResult, ...]:
     """Return what each attack finds over all folds, in each of which other graphs are held out.
 
     Every graph is a member for most generators and a held-out one for one of them, so that an
@@ -515,7 +490,7 @@ def cross_fitted_attacks(folds: Sequence[Fold], run_G: np.ndarray, seed: int) ->
         run_G: The run of each graph of all folds, numbers from 0; what is resampled.
         seed: Of what an attack draws, and of the intervals.
     """
-    found: dict[str, tuple[SampleAttack, list[ModelScores], list[ModelScores]]] = {}
+    found: dict[str, tuple[Attack, list[ModelScores], list[ModelScores]]] = {}
     for fold in folds:
         for attack in all_attacks(fold.pool):
             _, scored, posing = found.setdefault(attack.name, (attack, [], []))
@@ -526,13 +501,13 @@ def cross_fitted_attacks(folds: Sequence[Fold], run_G: np.ndarray, seed: int) ->
 
 
 def _scored(
-    attack: SampleAttack, fold: Fold, roles: Roles, graphs: int, seed: int
+    attack: Attack, fold: Fold, roles: Roles, graphs: int, seed: int
 ) -> Iterator[ModelScores]:
     found = attack.folds(roles, seed)
     others = [roles.other_H]
     if len(found) > 1:  # half of the held-out graphs are what the attacker knows
         others = [rest for _, rest in roles.halves(seed)]
-        if min(rest.size for rest in others) < LEAST_REFERENCE:
+        if min(rest.size for rest in others) < MIN_REFERENCE:
             return
     for (member_T, other_H), rows in zip(found, others, strict=False):
         score_G, member_G = np.full(graphs, np.nan), np.zeros(graphs, dtype=bool)
@@ -543,12 +518,12 @@ def _scored(
 
 
 def _pooled(
-    attack: SampleAttack,
+    attack: Attack,
     scored: Sequence[ModelScores],
     posing: Sequence[ModelScores],
     run_G: np.ndarray,
     seed: int,
-) -> Attack:
+) -> AttackResult:
     """Return the outcome over all folds, beside that where held-out graphs pose as samples."""
     found = pooled_attack(attack.name, attack.description, scored, run_G, seed)
     assert found is not None  # a fold has members and held-out graphs
@@ -556,18 +531,13 @@ def _pooled(
     return replace(found, holdout=pooled_attack(attack.name, what, posing, run_G, seed))
 
 
-def _outcome(attack: SampleAttack, roles: Roles, seed: int) -> tuple[Attack, ...]:
-    """Return the outcome of one attack, nothing where there are too few graphs for it."""
-    return outcome_of(attack, attack.folds(roles, seed), roles, seed, attack.fractions)
-
-
 def outcome_of(
-    attack: SampleAttack,
+    attack: Attack,
     folds: Sequence[Scores],
     roles: Roles,
     seed: int,
-    fractions: Callable[[Roles], tuple[float, float] | None],
-) -> tuple[Attack, ...]:
+    fractions: tuple[float, float] | None,
+) -> tuple[AttackResult, ...]:
     """Return what scores say, beside the same attack where nothing can leak; nothing of no scores.
 
     Args:
@@ -575,12 +545,12 @@ def outcome_of(
         folds: The scores by the samples.
         roles: The parts of the graphs; of samples the number alone is looked at.
         seed: Of what an attack draws, and of the intervals.
-        fractions: Returns what the score is about.
+        fractions: What the score is about, of members and of others.
     """
     if not folds:
         return ()
     found = attack_by_scores(attack.name, attack.description, folds, seed)
-    found = replace(found, fractions=fractions(roles))
+    found = replace(found, fractions=fractions)
     honest = roles.honest(seed)
     posing = [fold for each in honest for fold in attack.folds(each, seed)]
     if not posing:
@@ -594,7 +564,7 @@ WIDER = NormalDist().inv_cdf(1 - 0.025 / len(SHARING)) / NORMAL_95
 """How much wider an interval is that holds for all attacks of ``SHARING`` at once."""
 
 
-def significant_after_correction(found: Attack | Inference) -> bool:
+def significant_after_correction(found: AttackResult | Inference) -> bool:
     """Return whether an attack succeeds, those run beside it considered."""
     if not found.leaks:
         return False

@@ -38,7 +38,7 @@ from layerdag.privacy.copies import (
     novelty_of_hashes,
 )
 from layerdag.privacy.likelihood_ratio import schema_attacks
-from layerdag.privacy.membership import Attack, likelihood_attack
+from layerdag.privacy.membership import AttackResult, likelihood_attack
 from layerdag.privacy.rare_words import RareWords, rare_words
 from layerdag.privacy.sample_leaks import (
     MAX_HELD,
@@ -191,7 +191,7 @@ class Audit:
     novelty: Novelty
     copies: CopyCounts
     leaks: SampleLeaks | None
-    weights: tuple[Attack, ...]
+    weights: tuple[AttackResult, ...]
     neighborhoods: tuple[SimilarityRow, ...]
     local: tuple[SimilarityRow, ...]
     advice: str | None
@@ -234,7 +234,7 @@ class Audit:
 def audit_of(
     data: GraphDataset,
     made: SampleSource,
-    weights: tuple[Attack, ...] = (),
+    weights: tuple[AttackResult, ...] = (),
     *,
     most_held: int = MAX_HELD,
 ) -> Audit:
@@ -258,7 +258,9 @@ def audit_of(
     return replace(found, notes=merge_notes([*data.notes, *further]), left_out=data.left_out)
 
 
-def _audit_in_memory(data: GraphDataset, made: list[DAG], weights: tuple[Attack, ...]) -> Audit:
+def _audit_in_memory(
+    data: GraphDataset, made: list[DAG], weights: tuple[AttackResult, ...]
+) -> Audit:
     train, held_out = data.graphs["train"], data.held_out
     measured = data.schema.measured_columns
     with stage("structure and copies", len(made)):
@@ -290,7 +292,7 @@ def _rare(data: GraphDataset, made: Sequence[DAG]) -> RareWords | None:
 
 
 def _audit_of_stream(
-    data: GraphDataset, made: SampleSource, weights: tuple[Attack, ...], most_held: int
+    data: GraphDataset, made: SampleSource, weights: tuple[AttackResult, ...], most_held: int
 ) -> Audit:
     tally = AuditTally(data, len(made), most_held)
     with stage(f"copies and attacks of all {len(made):,} samples"):
@@ -345,7 +347,7 @@ class WhiteBox:
 
     def on(
         self, loaded: LoadedCheckpoint, data: GraphDataset
-    ) -> tuple[tuple[Attack, ...], ShadowReport | None]:
+    ) -> tuple[tuple[AttackResult, ...], ShadowReport | None]:
         """Return the attacks on weights and schema, and how shadow models were trained.
 
         Args:
@@ -364,7 +366,7 @@ class WhiteBox:
         return (*found[:1], *ratios, *found[1:]), report
 
 
-def weight_attacks(loaded: LoadedCheckpoint, data: GraphDataset) -> tuple[Attack, ...]:
+def weight_attacks(loaded: LoadedCheckpoint, data: GraphDataset) -> tuple[AttackResult, ...]:
     """Return the attacks on weights and schema, if there are held-out graphs to tell from.
 
     What further attacks on weights find joins this tuple, and so the audit and its pages.
@@ -476,7 +478,7 @@ def _audit_of_folders(
     assert train is not None and holdout is not None and synthetic is not None  # noqa: PT018
     with stage("reading three sets of graphs"):
         found = read_sets(train, holdout, synthetic)
-    weights: tuple[Attack, ...] = ()
+    weights: tuple[AttackResult, ...] = ()
     report: ShadowReport | None = None
     if checkpoint is not None:
         loaded = (
@@ -550,7 +552,7 @@ def _leak_lines(leaks: SampleLeaks) -> Iterator[str]:
         yield f"  {each.samples:>6,} samples  {each.name}: {read_in_words(each)}"
 
 
-def _beside(attack: Attack) -> Iterator[str]:
+def _beside(attack: AttackResult) -> Iterator[str]:
     if attack.fractions is not None:
         of_members, of_others = (percent(fraction) for fraction in attack.fractions)
         yield f"                  of training graphs {of_members}, of held-out graphs {of_others}"
@@ -559,12 +561,12 @@ def _beside(attack: Attack) -> Iterator[str]:
         yield f"                  honest holdout: {holdout_in_words(attack.holdout)}"
 
 
-def detection_in_words(attack: Attack) -> str:
+def detection_in_words(attack: AttackResult) -> str:
     """Return the true-positive rates of an attack at low false-positive rates."""
     return "; ".join(rate.in_words() for rate in attack.rates)
 
 
-def holdout_in_words(attack: Attack) -> str:
+def holdout_in_words(attack: AttackResult) -> str:
     """Return what an attack finds where nothing can leak."""
     return f"AUROC {number(attack.auc, 2)} {interval(attack.interval)}, {attack.description}"
 
@@ -646,7 +648,7 @@ def _fraction(result: MetricResult) -> str:
     return f"{percent(result.value)}{between}"
 
 
-def _told(attack: Attack) -> str:
+def _told(attack: AttackResult) -> str:
     return f"AUROC {number(attack.auc, 2)} {interval(attack.interval)}: {attack.in_words()}"
 
 

@@ -1,23 +1,15 @@
-"""Copies and near copies: novelty, and distance to the closest record (DCR).
+"""Copies and near copies of real graphs, novelty, and distance to the closest record (DCR).
 
-Weisfeiler-Lehman distances of a stream of graphs to a set that is looked at once.
+Always three sets: training, held-out, generated. A copy test alone proves nothing (Yao et al.,
+ESORICS 2025); it is the first of several attacks. Hashes are Weisfeiler-Lehman hashes of the
+attributed directed graph: graphs that they cannot tell apart count as copies, which errs on the
+side of reporting a copy. Measured times differ from run to run of the same program, so columns of
+them do not count. How near is too near is read off real graphs that were not trained on.
 
-The features of a graph count the colors of its nodes after 0 to ``ROUNDS`` rounds of refinement
-(Shervashidze et al., JMLR 12, 2011) and are normalized to length 1 in each round, so that all
-rounds weigh the same. Letters: K graphs of the stream, B graphs of the set.
-
-Which samples repeat a real graph, or come nearer to one than real graphs do to each other.
-
-Measured times differ from run to run of the same program, so that columns of them do not count: a
-sample with the operators, the edges and the sizes of a training graph is a copy, whatever its
-durations. How near is too near is read off real graphs that were not trained on.
-
-Does a generator copy its training graphs? Valid, unique, novel; exact and near copies.
-
-Always three sets: training, held-out of the same size, generated. A copy test alone proves nothing
-(Yao et al., ESORICS 2025); it is the first of several attacks. Hashes are Weisfeiler-Lehman hashes
-of the attributed directed graph: graphs that they cannot tell apart count as copies, which errs on
-the side of reporting a copy.
+Distances are Weisfeiler-Lehman ones: the features of a graph count the colors of its nodes after 0
+to ``ROUNDS`` rounds of refinement (Shervashidze et al., JMLR 12, 2011) and are normalized to length
+1 in each round, so that all rounds weigh the same. Letters: K graphs of a stream, B graphs of a
+set.
 """
 
 import math
@@ -109,7 +101,7 @@ def _in_columns(counts: csr_array, own: np.ndarray, known: np.ndarray) -> csr_ar
 
 NEAR_QUANTILE = 0.05
 """Share of held-out graphs that lie nearer to a training graph than a sample may."""
-LEAST_CALIBRATED = 20
+MIN_CALIBRATED = 20
 """Held-out graphs from which on the quantile is taken; of fewer, the smallest distance."""
 CHUNK = 256
 
@@ -310,7 +302,7 @@ def _threshold(real: Sequence[DAG], hashes: Sequence[str], trained: int) -> floa
     nearest_H = [nearest for nearest in _nearest(real, hashes, held_out) if np.isfinite(nearest)]
     if not nearest_H:
         return 0.0
-    if len(nearest_H) < LEAST_CALIBRATED:
+    if len(nearest_H) < MIN_CALIBRATED:
         return float(min(nearest_H))
     return float(np.quantile(nearest_H, NEAR_QUANTILE))
 
@@ -515,7 +507,9 @@ class CloserToTrainingTally:
         count = nearest_2K.shape[1]
         fraction, by_chance_R = float(self._nearer_R[0] / count), self._nearer_R[1:] / count
         spread = float(np.sqrt(np.mean((by_chance_R - 0.5) ** 2)))
-        interval = _wider(Interval.wilson(fraction, count), fraction, NORMAL_95 * spread)
+        wilson, half = Interval.wilson(fraction, count), NORMAL_95 * spread
+        low, high = min(wilson.low, fraction - half), max(wilson.high, fraction + half)
+        interval = Interval(max(low, 0.0), min(high, 1.0))
         verdict = Verdict.from_interval(interval)
         few = verdict is Verdict.TOO_FEW
         return DistanceToClosestRecord(
@@ -544,13 +538,6 @@ def _nearer_to_train(near_KG: np.ndarray, is_train_GR: np.ndarray) -> np.ndarray
     of_rest_KR = near_KG @ ~is_train_GR > 0
     count_R: np.ndarray = np.where(of_rest_KR, 0.5 * of_train_KR, of_train_KR).sum(axis=0)
     return count_R
-
-
-def _wider(interval: Interval, value: float, half: float) -> Interval:
-    """Return the interval that holds ``interval`` and value +- half, cut at 0 and 1."""
-    return Interval(
-        max(min(interval.low, value - half), 0.0), min(max(interval.high, value + half), 1.0)
-    )
 
 
 def _need(fraction: float, spread: float, samples: int, compared: int) -> SampleSizeRequirement:

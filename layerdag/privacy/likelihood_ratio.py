@@ -1,28 +1,19 @@
-"""Likelihood-ratio attacks (LiRA), their pooled models, and attacks on the schema.
-
-One attack on several models, whose scores of the same graphs are pooled.
-
-Where several models are attacked, each on its own choice of training graphs, a graph is a member
-for some and none for others. Scores of different models are not on one scale, so that pairs are
-compared within a model only, and rates are taken of ranks within a model. Models share training
-graphs, so that what is resampled are runs, each in all the parts that it plays: a run that is
-always near to samples counts as a member and as none alike, and its share cancels out.
-
-Letters: M models, G real graphs, R resamples.
-
-Membership by likelihood ratio: is a graph likelier than it would be, had it not been trained on?
+"""Attacks by likelihood ratio (LiRA), one attack over several models, and attacks on the schema.
 
 Some graphs are likely under every model. Shadow models, trained as the target was but on other
 graphs, say how likely each graph is without having been trained on, and the attack looks at what is
 left (Carlini et al., "Membership Inference Attacks From First Principles", S&P 2022).
 
-Letters: S shadow models, G real graphs, members of the target's training set first.
+Where several models are attacked, a graph is a member for some and none for others. Scores of
+different models are not on one scale, so pairs are compared within a model only, and rates are
+taken of ranks within a model. Models share training graphs, so runs are resampled, each in all the
+parts that it plays.
 
-Does the schema of a checkpoint tell which graphs were trained on?
+The schema of a checkpoint says what training graphs were like, so that open conditions of a request
+can be drawn; its attacks need neither weights nor samples.
 
-The attacker needs neither weights nor samples: the schema says what training graphs were like, so
-that open conditions of a request can be drawn. Before format 3 it held the rounded conditions of
-every training graph, and looking a graph up was enough.
+Letters: G real graphs (members of the target's training set first), M models, R resamples, S shadow
+models.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,21 +26,18 @@ from layerdag.dag.dag import DAG
 from layerdag.errors import UsageError
 from layerdag.privacy.membership import (
     REPLICATES,
-    Attack,
+    AttackResult,
     DetectionRate,
     Scores,
     attack_by_scores,
     detection_rates,
-    true_positive_rate,
     with_members_held_out,
 )
 from layerdag.runtime.rng import numpy_generator
 from layerdag.schema.schema import GraphSchema
 from layerdag.statistics import (
     NORMAL_95,
-    Interval,
     SampleSizeRequirement,
-    Verdict,
     auroc,
     bootstrap_weights,
     chance_half_width,
@@ -96,7 +84,7 @@ class ModelScores:
 
 def pooled_attack(
     name: str, what: str, models: Sequence[ModelScores], run_G: np.ndarray, seed: int = 0
-) -> Attack | None:
+) -> AttackResult | None:
     """Return how well a score tells members from others, within each of several models.
 
     Args:
@@ -126,38 +114,19 @@ def pooled_attack(
     )
     if any(model.shares_reference for model in models):
         half = float(np.hypot(half, NORMAL_95 * _spread_between(np.array(areas), weight_M)))
-    interval = Interval(max(auc - half, 0.0), min(auc + half, 1.0))
-    verdict = Verdict.from_interval(interval)
-    members, others = (_distinct(models, side) for side in (0, 1))
-    rounds = _rounds(models)
-    return Attack(
-        name=name,
-        description=what,
-        auc=auc,
-        interval=interval,
-        true_positive_rate=float(np.mean([true_positive_rate(*each) for each in rounds])),
-        members=members.size,
-        non_members=others.size,
-        verdict=verdict,
-        need=_need(auc, half, np.unique(run_G[others]).size, verdict),
-        rates=_rates(name, rounds, seed),
+    members, others = (
+        np.unique(np.concatenate([model.sides[side] for model in models])) for side in (0, 1)
     )
+    rounds, runs = _rounds(models), np.unique(run_G[others]).size
+    need = SampleSizeRequirement("distinct runs", runs, needed(auc, half, runs))
+    counts = (members.size, others.size)
+    found = AttackResult.from_auc(name, what, auc, half, counts, rounds, need)
+    return replace(found, rates=_rates(name, rounds, seed))
 
 
 def _scores(model: ModelScores) -> Scores:
     members, others = model.sides
     return model.score_G[members], model.score_G[others]
-
-
-def _distinct(models: Sequence[ModelScores], side: int) -> np.ndarray:
-    found: np.ndarray = np.unique(np.concatenate([model.sides[side] for model in models]))
-    return found
-
-
-def _need(auc: float, half: float, runs: int, verdict: Verdict) -> SampleSizeRequirement | None:
-    if verdict is not Verdict.TOO_FEW:
-        return None
-    return SampleSizeRequirement("distinct runs", runs, needed(auc, half, runs))
 
 
 def _bootstrap(
@@ -270,7 +239,7 @@ def balanced_members(
 
 def likelihood_ratio_attacks(
     target_loss_G: Float[np.ndarray, " G"], shadows: ShadowLosses, members: int, seed: int = 0
-) -> tuple[Attack, ...]:
+) -> tuple[AttackResult, ...]:
     """Return two attacks of somebody who has the weights and can train models like them.
 
     "likelihood_ratio_offline" has shadow models that were not trained on the graph: how many
@@ -387,7 +356,7 @@ def _ranked_last(score_G: np.ndarray) -> np.ndarray:
 
 def schema_attacks(
     schema: GraphSchema, train: Sequence[DAG], held_out: Sequence[DAG], seed: int = 0
-) -> tuple[Attack, ...]:
+) -> tuple[AttackResult, ...]:
     """Return the attacks of somebody who has the schema alone; none if it has no table.
 
     "schema_lookup" asks whether the table has an entry for the conditions of a graph,

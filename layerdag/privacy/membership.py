@@ -1,17 +1,12 @@
-"""Membership inference by loss, AUROC with intervals, verdicts.
-
-How many training graphs an attack finds while it accuses hardly any other graph.
-
-The AUROC is a mean over all graphs; that of a generator that gives a few training graphs away for
-sure, and nothing of the others, is near one half (Carlini et al., IEEE S&P 2022). So the
-true-positive rate (TPR) at a low false-positive rate (FPR) stands beside it.
-
-Can an attacker tell which real graphs a generator was trained on?
+"""Membership inference: from scores of members and of other graphs to an AUROC and low rates.
 
 Distances of samples to real graphs alone miss leaks (Yao et al., "The DCR Delusion", ESORICS
 2025), so the question is put as an attack: score each real graph, half of them members of the
-training set and half not, and see how well the score tells them apart. Attacks that need
-the samples alone are in ``attacks``; the one here needs the weights.
+training set and half not, and see how well the score tells them apart. The AUROC is a mean over
+all graphs; that of a generator that gives a few training graphs away for sure, and nothing of the
+others, is near one half (Carlini et al., IEEE S&P 2022). So the true-positive rate (TPR) at a low
+false-positive rate (FPR) stands beside it. Attacks that need the samples alone are in
+``membership_attacks`` and ``attacks``; the one here needs the weights.
 """
 
 import math
@@ -189,12 +184,12 @@ class _Draws:
         return total_R / len(self._folds)
 
 
-MOST_SCORED = 256
+MAX_SCORED = 256
 FALSE_POSITIVE_RATE = 0.1
 
 
 @dataclass(frozen=True)
-class Attack:
+class AttackResult:
     """How well one score tells members of the training set from other real graphs.
 
     Attributes:
@@ -229,9 +224,45 @@ class Attack:
     verdict: Verdict
     need: SampleSizeRequirement | None
     rates: tuple[DetectionRate, ...] = ()
-    holdout: "Attack | None" = None
+    holdout: "AttackResult | None" = None
     fractions: tuple[float, float] | None = None
     sampled: int | None = None
+
+    @classmethod
+    def from_auc(
+        cls,
+        name: str,
+        description: str,
+        auc: float,
+        half: float,
+        counts: tuple[int, int],
+        folds: Sequence[Scores],
+        need: SampleSizeRequirement,
+    ) -> "AttackResult":
+        """Return the result of an attack, without rates.
+
+        Args:
+            name: Of the attack.
+            description: The score.
+            auc: Chance that a member scores above a non-member.
+            half: Half-width of its 95 % interval.
+            counts: Numbers of members and of non-members.
+            folds: Their scores.
+            need: What a verdict takes, where there is none.
+        """
+        interval = Interval(max(auc - half, 0.0), min(auc + half, 1.0))
+        verdict = Verdict.from_interval(interval)
+        return cls(
+            name=name,
+            description=description,
+            auc=auc,
+            interval=interval,
+            true_positive_rate=float(np.mean([true_positive_rate(*fold) for fold in folds])),
+            members=counts[0],
+            non_members=counts[1],
+            verdict=verdict,
+            need=need if verdict is Verdict.TOO_FEW else None,
+        )
 
     def to_dict(self) -> dict[str, object]:
         """Return the fields as reports save them."""
@@ -274,11 +305,11 @@ def likelihood_attack(
     train: Sequence[DAG],
     held_out: Sequence[DAG],
     seed: int = 0,
-) -> Attack:
+) -> AttackResult:
     """Return the attack of somebody who has the weights: members have a higher likelihood.
 
     The score is minus the model's losses of a graph in nats per node (Yeom et al., CSF 2018). At
-    most ``MOST_SCORED`` graphs of each set, drawn at random, are scored.
+    most ``MAX_SCORED`` graphs of each set, drawn at random, are scored.
 
     Raises:
         UsageError: If a set is too small.
@@ -286,7 +317,7 @@ def likelihood_attack(
     require_graphs("Membership attacks", train=train, held_out=held_out)
     rng = numpy_generator(seed, "membership-likelihood")
     scored = [
-        [dags[i] for i in np.sort(rng.permutation(len(dags))[:MOST_SCORED])]
+        [dags[i] for i in np.sort(rng.permutation(len(dags))[:MAX_SCORED])]
         for dags in (train, held_out)
     ]
     member_T, other_H = (graph_losses(model, schema, dags, seed) for dags in scored)
@@ -322,7 +353,7 @@ def graph_losses(
     return np.array(losses)
 
 
-def attack_by_scores(name: str, what: str, folds: Sequence[Scores], seed: int) -> Attack:
+def attack_by_scores(name: str, what: str, folds: Sequence[Scores], seed: int) -> AttackResult:
     """Return how well a score tells members from others, the mean over folds.
 
     Args:
@@ -335,24 +366,12 @@ def attack_by_scores(name: str, what: str, folds: Sequence[Scores], seed: int) -
     auc = float(np.mean([auroc(*fold) for fold in folds]))
     draws_R = _bootstrap(name, folds, seed)
     half = max(NORMAL_95 * float(draws_R.std(ddof=1)), chance_half_width(members, others))
-    interval = Interval(max(auc - half, 0.0), min(auc + half, 1.0))
-    verdict = Verdict.from_interval(interval)
     need = SampleSizeRequirement("held-out graphs", others, needed(auc, half, others))
-    return Attack(
-        name=name,
-        description=what,
-        auc=auc,
-        interval=interval,
-        true_positive_rate=float(np.mean([true_positive_rate(*fold) for fold in folds])),
-        members=members,
-        non_members=others,
-        verdict=verdict,
-        need=need if verdict is Verdict.TOO_FEW else None,
-        rates=detection_rates(name, folds, seed),
-    )
+    found = AttackResult.from_auc(name, what, auc, half, (members, others), folds, need)
+    return replace(found, rates=detection_rates(name, folds, seed))
 
 
-def with_members_held_out(found: Attack, other_H: np.ndarray, seed: int) -> Attack:
+def with_members_held_out(found: AttackResult, other_H: np.ndarray, seed: int) -> AttackResult:
     """Return an attack with itself beside, half of the held-out graphs posing as training graphs.
 
     So much it finds where there is nothing to be found; for attacks that need no samples.

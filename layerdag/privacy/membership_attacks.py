@@ -1,11 +1,10 @@
-"""Membership inference from samples alone: distances, densities, motifs.
-
-All graphs of an audit side by side, and which part each of them plays in an attack.
+"""Attacks on samples alone by distances, densities, trees and motifs, and the graphs that they see.
 
 The same attack is run twice: on the samples, and on held-out graphs that pose as samples. Only the
 parts differ, so that what is computed of the graphs themselves is computed once.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,9 +22,9 @@ from layerdag.privacy.copies import kernel_distances, program_of
 from layerdag.privacy.membership import Scores
 from layerdag.runtime.rng import derive_seed, numpy_generator
 
-MOST_PAIRS = 128
+MAX_PAIRS = 128
 """Pairs of first attributes at edges with a column of their own: the most frequent ones."""
-MOST_CODES = 256
+MAX_CODES = 256
 COMPONENTS = 32
 
 
@@ -40,7 +39,7 @@ def graph_descriptors(graphs: GraphSet, real: int) -> np.ndarray:
     """
     columns = [_shape(graphs), _counts(graphs, graphs.graph_E, graphs.edge_type_E)]
     for code_N in graphs.x_NA.T:
-        columns.append(_counts(graphs, graphs.graph_N, np.minimum(code_N, MOST_CODES - 1)))
+        columns.append(_counts(graphs, graphs.graph_N, np.minimum(code_N, MAX_CODES - 1)))
     columns.append(_pairs(graphs, real))
     found_BF = np.concatenate(columns, axis=1).astype(np.float32)
     return found_BF[:, np.ptp(found_BF, axis=0) > 0]
@@ -100,7 +99,7 @@ def _pairs(graphs: GraphSet, real: int) -> np.ndarray:
     source_E, target_E = graphs.x_NA[:, 0].astype(np.int64)[graphs.edge_index_2E]
     pair_E = (source_E << 31) | target_E
     known, count = np.unique(pair_E[graphs.graph_E < real], return_counts=True)
-    known = np.sort(known[np.argsort(-count, kind="stable")[:MOST_PAIRS]])
+    known = np.sort(known[np.argsort(-count, kind="stable")[:MAX_PAIRS]])
     kept_E = np.isin(pair_E, known)
     position_E = np.searchsorted(known, pair_E[kept_E])
     return _counts(graphs, graphs.graph_E[kept_E], position_E)
@@ -263,47 +262,51 @@ def _flat_if_cyclic(dag: DAG) -> DAG:
     return dag
 
 
-class NearestSample:
-    """The nearer a sample, the likelier a member (Chen et al., GAN-Leaks, CCS 2020)."""
+class Attack(ABC):
+    """A score of real graphs by samples, higher for what was likelier trained on.
 
-    name = "nearest_sample"
-    description = "how near the nearest sample is"
-
-    def __init__(self, pool: AttackPool) -> None:
-        self._pool = pool
-
-    def folds(self, roles: Roles, seed: int) -> list[Scores]:
-        """Return the scores."""
-        del seed
-        return [_nearest(self._pool.distances(roles.real_G, roles.sample_K), roles)]
-
-    def fractions(self, roles: Roles) -> None:
-        """Return nothing: the score is no fraction."""
-
-
-class NearestProgram:
-    """Nearness without what was measured.
-
-    Measured times differ from run to run of one program, so that a training graph measured again is
-    far from itself where they count.
+    Attributes:
+        name: Of the attack.
+        description: The score, in a clause.
     """
 
-    name = "nearest_program"
-    description = "how near the nearest sample is, measured times left out"
+    name: str
+    description: str
 
-    def __init__(self, pool: AttackPool) -> None:
-        self._pool = pool
+    @abstractmethod
+    def folds(self, roles: Roles, seed: int) -> list[Scores]:
+        """Return the scores of members and of others; none where there are too few graphs."""
+
+    def fractions(self, roles: Roles) -> tuple[float, float] | None:
+        """Return what the score is about, over all members and others; None for no fraction."""
+        del roles
+        return None
+
+
+class NearestSample(Attack):
+    """The nearer a sample, the likelier a member (Chen et al., GAN-Leaks, CCS 2020).
+
+    Args:
+        pool: The graphs.
+        programs: Whether what was measured is left out. Measured times differ from run to run of
+            one program, so that a training graph measured again is far from itself where they
+            count.
+    """
+
+    def __init__(self, pool: AttackPool, *, programs: bool = False) -> None:
+        self._distances = pool.program_distances if programs else pool.distances
+        self.name = "nearest_program" if programs else "nearest_sample"
+        self.description = "how near the nearest sample is" + (
+            ", measured times left out" if programs else ""
+        )
 
     def folds(self, roles: Roles, seed: int) -> list[Scores]:
         """Return the scores."""
         del seed
-        return [_nearest(self._pool.program_distances(roles.real_G, roles.sample_K), roles)]
-
-    def fractions(self, roles: Roles) -> None:
-        """Return nothing: the score is no fraction."""
+        return [_nearest(self._distances(roles.real_G, roles.sample_K), roles)]
 
 
-class DensityRatio:
+class DensityRatio(Attack):
     """Density of samples over that of other real graphs (van Breugel et al., DOMIAS, AISTATS 2023).
 
     The same density of samples means more where real graphs are rare, so it is divided by the
@@ -343,19 +346,16 @@ class DensityRatio:
         width = _bandwidth(to_reference)
         return rows, width, _log_density(to_reference, width)
 
-    def fractions(self, roles: Roles) -> None:
-        """Return nothing: the score is no fraction."""
-
 
 class NearestTally:
-    """``NearestSample`` and ``NearestProgram`` of samples that come some at a time.
+    """``NearestSample`` of samples that come some at a time.
 
     Args:
-        attack: Which of both.
+        attack: With or without what was measured.
         roles: The parts of the real graphs.
     """
 
-    def __init__(self, attack: NearestSample | NearestProgram, roles: Roles) -> None:
+    def __init__(self, attack: NearestSample, roles: Roles) -> None:
         self.attack, self._roles = attack, roles
         self._nearest_G = np.full(roles.real_G.size, np.inf)
 
@@ -419,11 +419,11 @@ def _log_density(distance_GK: np.ndarray, width: float) -> np.ndarray:
 
 
 TREES = 150
-LEAST_GRAPHS = 4
+MIN_GRAPHS = 4
 """Of the samples and of the half of the held-out graphs that the classifier learns from."""
 
 
-class CalibratedClassifier:
+class CalibratedClassifier(Attack):
     """Probability that a graph is a sample rather than another real graph, by randomized trees.
 
     The classifier learns from the samples and from one half of the held-out graphs, and scores the
@@ -442,14 +442,11 @@ class CalibratedClassifier:
 
     def folds(self, roles: Roles, seed: int) -> list[Scores]:
         """Return what classifiers that learned from either half say; none of too few."""
-        if min(roles.sample_K.size, roles.other_H.size // 2) < LEAST_GRAPHS:
+        if min(roles.sample_K.size, roles.other_H.size // 2) < MIN_GRAPHS:
             return []
         return [
             self._scored(roles, reference, others, seed) for reference, others in roles.halves(seed)
         ]
-
-    def fractions(self, roles: Roles) -> None:
-        """Return nothing: the score is no fraction."""
 
     def _scored(self, roles: Roles, reference: np.ndarray, others: np.ndarray, seed: int) -> Scores:
         x_BC = self._x_PC[np.concatenate([roles.sample_K, reference])]
@@ -474,7 +471,7 @@ PRIOR = 2.0
 """Motifs that are added to those a graph alone has, so that one of one is less than ten of ten."""
 
 
-class UniqueMotifs:
+class UniqueMotifs(Attack):
     """Fraction of the motifs that a real graph alone has, of all real ones, that samples have.
 
     A motif is a node with its surroundings up to one, two or three edges away, by the first
@@ -582,8 +579,8 @@ def _fractions(counts: tuple[np.ndarray, np.ndarray], roles: Roles) -> tuple[flo
     return of_members, of_others
 
 
-MOST_VALUES, GRAPHS_PER_VALUE = 64, 4
-LEAST_KNOWN = 0.9
+MAX_VALUES, GRAPHS_PER_VALUE = 64, 4
+MIN_KNOWN = 0.9
 """Fraction of the real graphs that must state a condition."""
 TRAIT_TREES = 100
 
@@ -634,8 +631,8 @@ def _categories(pool: AttackPool) -> list[str]:
     for name in names:
         values = [dag.conditions[name] for dag in real if name in dag.conditions]
         whole = all(isinstance(value, str) or float(value).is_integer() for value in values)
-        most = min(MOST_VALUES, len(values) // GRAPHS_PER_VALUE)
-        if whole and len(values) >= LEAST_KNOWN * len(real) and 1 < len(set(values)) <= most:
+        most = min(MAX_VALUES, len(values) // GRAPHS_PER_VALUE)
+        if whole and len(values) >= MIN_KNOWN * len(real) and 1 < len(set(values)) <= most:
             kept.append(name)
     return [name for name in kept if name not in SIZE_CONDITIONS]
 

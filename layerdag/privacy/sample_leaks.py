@@ -23,13 +23,12 @@ from layerdag.privacy.copies import (
     nearness_by_distance,
     program_of,
 )
-from layerdag.privacy.membership import Attack
+from layerdag.privacy.membership import AttackResult
 from layerdag.privacy.membership_attacks import (
     AttackPool,
     DensityRatio,
     DensityTally,
     MotifTally,
-    NearestProgram,
     NearestSample,
     NearestTally,
     UniqueMotifs,
@@ -57,7 +56,7 @@ class SampleLeaks:
 
     samples: int
     nearness: DistanceToClosestRecord
-    attacks: tuple[Attack, ...]
+    attacks: tuple[AttackResult, ...]
     inferences: tuple[Inference, ...] = ()
 
     @property
@@ -72,7 +71,7 @@ class SampleLeaks:
     @property
     def leaks(self) -> bool:
         """Whether anything succeeds, the attacks that are run beside it considered."""
-        found: tuple[Attack | Inference, ...] = (*self.attacks, *self.inferences)
+        found: tuple[AttackResult | Inference, ...] = (*self.attacks, *self.inferences)
         return (
             self.nearness.verdict is Verdict.LEAKS
             or any(significant_after_correction(each) for each in found)
@@ -160,7 +159,7 @@ class LeakTally:
     """``sample_leaks`` of samples that come some at a time, however many there are.
 
     Nearness, the attacks by distance and by motifs look at every sample. What learns, aligns or
-    infers looks at those of a ``ReservoirSample``, and says so (``Attack.sampled``,
+    infers looks at those of a ``ReservoirSample``, and says so (``AttackResult.sampled``,
     ``Inference.samples``): trees that know a million graphs by heart fit into no memory.
 
     Args:
@@ -193,7 +192,7 @@ class LeakTally:
         self._motifs = MotifTally(UniqueMotifs(self._real), roles)
         self._program: NearestTally | None = None
         if measured:
-            self._program = NearestTally(NearestProgram(self._real), roles)
+            self._program = NearestTally(NearestSample(self._real, programs=True), roles)
             self._program_index = KernelIndex.from_dags(self._real.programs)
 
     def add(self, dags: Sequence[DAG]) -> None:
@@ -234,14 +233,16 @@ class LeakTally:
         """Whether all samples are nearer to training than to held-out graphs."""
         return self._near.result()
 
-    def outcomes(self) -> Iterator[Attack]:
+    def outcomes(self) -> Iterator[AttackResult]:
         """Yield what the attacks found that looked at every sample."""
         distances = (self._nearest, self._density, self._program)
         for tally in (each for each in distances if each is not None):
             attack = tally.attack
             found = tally.folds()
-            yield from outcome_of(attack, found, self._roles, self._seed, attack.fractions)
+            yield from outcome_of(
+                attack, found, self._roles, self._seed, attack.fractions(self._roles)
+            )
         motifs = self._motifs
         yield from outcome_of(
-            motifs.attack, motifs.folds(), self._roles, self._seed, lambda _: motifs.fractions()
+            motifs.attack, motifs.folds(), self._roles, self._seed, motifs.fractions()
         )

@@ -27,7 +27,7 @@ from layerdag.privacy.likelihood_ratio import (
     scores_as_members,
     shadows_as_targets,
 )
-from layerdag.privacy.membership import MOST_SCORED, Attack, graph_losses
+from layerdag.privacy.membership import MAX_SCORED, AttackResult, graph_losses
 from layerdag.runtime.files import (
     LOCK,
     FolderKind,
@@ -288,7 +288,7 @@ def _start_of(checkpoint: LoadedCheckpoint, init: str | Path | None) -> str | Pa
     return start
 
 
-LEAST_SHADOWS = 16
+MIN_SHADOWS = 16
 """Shadow models below which the likelihood ratio is not looked at."""
 BUDGET = 600.0
 """Seconds for all shadow models, unless steps or seconds are named."""
@@ -312,7 +312,7 @@ class ShadowSettings:
         UsageError: If a value is out of bounds, or both limits are named.
     """
 
-    count: int = LEAST_SHADOWS
+    count: int = MIN_SHADOWS
     steps: int | None = None
     budget: float | None = None
     init: str | Path | None = None
@@ -320,9 +320,9 @@ class ShadowSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.count < LEAST_SHADOWS:
+        if self.count < MIN_SHADOWS:
             raise UsageError(
-                f"An audit needs at least {LEAST_SHADOWS} shadow models, found {self.count}: fewer "
+                f"An audit needs at least {MIN_SHADOWS} shadow models, found {self.count}: fewer "
                 "cannot tell how likely a graph is without having been trained on."
             )
         if self.steps is not None and self.budget is not None:
@@ -345,7 +345,7 @@ class ShadowSettings:
         return (BUDGET if self.budget is None else self.budget) / self.count
 
 
-LEAST_RUNS = 8
+MIN_RUNS = 8
 VALIDATED = 16
 """Graphs that training must be given to validate on; nothing follows from it.
 
@@ -369,19 +369,19 @@ class ShadowPool:
 
     @classmethod
     def from_dataset(cls, data: GraphDataset, seed: int) -> "ShadowPool":
-        """Return all graphs, of which ``MOST_SCORED`` of each kind are scored.
+        """Return all graphs, of which ``MAX_SCORED`` of each kind are scored.
 
         Raises:
             UsageError: If there are too few runs to draw halves of.
         """
         rng = numpy_generator(seed, "scored graphs of shadows")
         counts = len(data.members), len(data.held_out)
-        scored = [np.sort(rng.permutation(count)[:MOST_SCORED]) for count in counts]
+        scored = [np.sort(rng.permutation(count)[:MAX_SCORED]) for count in counts]
         pool = cls(data, np.concatenate([scored[0], counts[0] + scored[1]]))
         runs = int(pool.run_G.max(initial=-1)) + 1
-        if runs < LEAST_RUNS or not all(counts):
+        if runs < MIN_RUNS or not all(counts):
             raise UsageError(
-                f"Shadow models need at least {LEAST_RUNS} distinct training and held-out graphs, "
+                f"Shadow models need at least {MIN_RUNS} distinct training and held-out graphs, "
                 f"of both kinds, found {runs}; leave --shadows out, or give more."
             )
         return pool
@@ -542,7 +542,7 @@ class ShadowReport:
     steps: int
     planned_steps: int
     seconds: float
-    as_targets: tuple[Attack, ...]
+    as_targets: tuple[AttackResult, ...]
 
     @property
     def fraction_of_passes(self) -> float:
@@ -564,7 +564,7 @@ class ShadowReport:
 
 def shadow_attacks(
     checkpoint: LoadedCheckpoint, data: GraphDataset, settings: ShadowSettings, tell: Tell
-) -> tuple[tuple[Attack, ...], ShadowReport]:
+) -> tuple[tuple[AttackResult, ...], ShadowReport]:
     """Attack weights by likelihood ratio, with shadow models that are trained now.
 
     Args:
@@ -593,7 +593,13 @@ def shadow_attacks(
         for attack in likelihood_ratio_attacks(loss_K, shadows, members, seed)
     )
     pooled = (
-        pooled_attack(name, _as_target(len(models)), scores, run_K, seed)
+        pooled_attack(
+            name,
+            f"each of {len(models)} shadow models as the target of the others",
+            scores,
+            run_K,
+            seed,
+        )
         for name, scores in targets.items()
     )
     report = _report(models, member_SG, pool, recipe, planned)
@@ -601,16 +607,12 @@ def shadow_attacks(
 
 
 def _honest(
-    attack: Attack, models: Sequence[ModelScores], members: int, run_K: np.ndarray, seed: int
-) -> Attack | None:
+    attack: AttackResult, models: Sequence[ModelScores], members: int, run_K: np.ndarray, seed: int
+) -> AttackResult | None:
     """Return an attack where nothing can leak."""
     what = f"graphs that {len(models)} shadow models left out, each model as the target"
     left_out = scores_as_members(models, members)
     return pooled_attack(attack.name, what, left_out, run_K, seed)
-
-
-def _as_target(models: int) -> str:
-    return f"each of {models} shadow models as the target of the others"
 
 
 def _report(

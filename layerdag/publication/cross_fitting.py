@@ -18,22 +18,24 @@ import numpy as np
 
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.discovery import FoundJobs
-from layerdag.evaluation.similarity import FEWEST_COMPARED
+from layerdag.evaluation.similarity import MIN_COMPARED
 from layerdag.graph.attributed_graph import AttributedGraph, Split
 from layerdag.privacy.attacks import Fold, cross_fitted_attacks, significant_after_correction
-from layerdag.privacy.membership import Attack
+from layerdag.privacy.membership import AttackResult
 from layerdag.privacy.membership_attacks import AttackPool
 from layerdag.publication.drawing import draw_samples
-from layerdag.publication.settings import FOLDS, PrivateWorkspace, ReleaseSettings
+from layerdag.publication.schedule import MIN_SECONDS
+from layerdag.publication.settings import ReleaseSettings
 from layerdag.publication.training import train_model
+from layerdag.publication.workspace import FOLDS, PrivateWorkspace
 from layerdag.runtime.rng import derive_seed, numpy_generator
 from layerdag.statistics import MARGIN, NORMAL_95, Verdict, chance_half_width
-from layerdag.surrogates.scoring import FEWEST_TESTED
+from layerdag.surrogates.scoring import MIN_TESTED
 from layerdag.viz.html import interval, number
 
-LEAST_RUNS = 8
+MIN_RUNS = 8
 """Distinct runs below which nothing is trained: each part would hold one or two graphs."""
-LEAST_HELD_OUT_SHARE, MOST_SHARE = 0.2, 0.4
+MIN_HELD_OUT_SHARE, MAX_SHARE = 0.2, 0.4
 """Of the runs that are held out, for validation and test together."""
 
 
@@ -70,7 +72,7 @@ def choose_held_out(runs: int) -> int:
     An attack is only distinguishable from chance if the interval of a score that says nothing
     is within ``MARGIN`` of one half (``layerdag.privacy``).
     """
-    least, most = round(LEAST_HELD_OUT_SHARE * runs), round(MOST_SHARE * runs)
+    least, most = round(MIN_HELD_OUT_SHARE * runs), round(MAX_SHARE * runs)
     for held in range(max(least, 1), most):
         if chance_half_width(runs - held, held) <= MARGIN:
             return held
@@ -79,10 +81,10 @@ def choose_held_out(runs: int) -> int:
 
 def runs_for_membership() -> int:
     """Return the smallest number of runs from which on a membership attack can be told."""
-    low, high = LEAST_RUNS, 4096
+    low, high = MIN_RUNS, 4096
     while low < high:
         middle = (low + high) // 2
-        held = round(MOST_SHARE * middle)
+        held = round(MAX_SHARE * middle)
         if chance_half_width(middle - held, held) <= MARGIN:
             high = middle
         else:
@@ -95,7 +97,7 @@ def runs_for_cross_fitting(folds: int) -> int:
 
     The spread of a score that says nothing, independent in each fold (``pooled_attack``).
     """
-    runs = LEAST_RUNS
+    runs = MIN_RUNS
     while folded_half_width(runs, folds) > MARGIN:
         runs += 1
     return runs
@@ -108,10 +110,10 @@ def folded_half_width(runs: int, folds: int) -> float:
     return NORMAL_95 * math.sqrt(variance)
 
 
-LEAST_PROGRAMS = LEAST_RUNS
+MIN_PROGRAMS = MIN_RUNS
 """Programs from which on whole ones are held out, as a release needs so many runs to split them."""
 _DRAWS = 20
-MOST_OF_A_FOLD = 2 / 3
+MAX_OF_A_FOLD = 2 / 3
 """Of the runs, that a fold of whole programs may hold out."""
 
 
@@ -168,7 +170,7 @@ def _program_split(jobs: FoundJobs, runs: Sequence[str], seed: int) -> dict[str,
 
 def program_of_runs(jobs: FoundJobs) -> dict[str, str] | None:
     """Return the program of each run; None where programs are too few, or have a run each."""
-    if not LEAST_PROGRAMS <= jobs.num_programs < jobs.num_runs:
+    if not MIN_PROGRAMS <= jobs.num_programs < jobs.num_runs:
         return None
     return {
         run: jobs.programs[graph.name] for graph, run in zip(jobs.graphs, jobs.runs, strict=True)
@@ -248,23 +250,22 @@ def needs_of(data: GraphDataset, runs: int, labeled: Sequence[bool]) -> tuple[Ru
         membership = RunRequirement(test, needed, held)
     return (
         membership,
-        RunRequirement("similarity to real graphs", FEWEST_COMPARED, held),
+        RunRequirement("similarity to real graphs", MIN_COMPARED, held),
         RunRequirement(
-            "usefulness for predictors", FEWEST_TESTED, sum(labeled), "labeled held-out graphs"
+            "usefulness for predictors", MIN_TESTED, sum(labeled), "labeled held-out graphs"
         ),
     )
 
 
-MOST_FOLDS, RUNS_OF_A_FOLD = 5, 8
+MAX_FOLDS, RUNS_OF_A_FOLD = 5, 8
 """Where no number is named: half of a fold is what some attacks compare with."""
-LEAST_SAMPLES = 8
+MIN_SAMPLES = 8
 """Of a fold, below which it says nothing."""
 TRAINING_SHARE = 0.5
 """Of the seconds of a fold; the rest is for sampling."""
 ATTACKS_SHARE = 0.15
 """Of the seconds of all folds, for the attacks at the end."""
-LEAST_SECONDS = 10.0
-LEAST_SHARE = 0.5
+MIN_SHARE = 0.5
 """Of the budget, that folds may take where they are asked for, whatever is left."""
 
 
@@ -285,7 +286,7 @@ class CrossFit:
     folds: int
     runs: int
     samples: int
-    attacks: tuple[Attack, ...]
+    attacks: tuple[AttackResult, ...]
     seconds: float
     programs: int | None = None
 
@@ -388,7 +389,7 @@ def cross_fitted_if_affordable(
             )
         return None
     asked = settings.cross_fit is not None
-    seconds = max(left, LEAST_SHARE * settings.budget) if asked else left
+    seconds = max(left, MIN_SHARE * settings.budget) if asked else left
     tell(f"cross-fitting: {folds} more models, for at most {seconds:.0f} s")
     return cross_fitted(settings, jobs, work, folds, seconds, tell)
 
@@ -429,7 +430,7 @@ def cross_fitted(
         count = pool.roles.sample_K.size
         tell(f"fold {fold + 1} of {folds}: {count} samples")
         names = (*data.names["train"], *data.names["val"], *data.names["test"])
-        if count >= LEAST_SAMPLES:
+        if count >= MIN_SAMPLES:
             found.append(Fold(pool, np.array([number[name] for name in names])))
             sizes.append(count)
     if not found:
@@ -450,7 +451,7 @@ def cross_fitted(
 
 def usual_folds(runs: int) -> int:
     """Return the number of folds where none is named."""
-    return min(MOST_FOLDS, max(runs // RUNS_OF_A_FOLD, 2))
+    return min(MAX_FOLDS, max(runs // RUNS_OF_A_FOLD, 2))
 
 
 def planned_folds(
@@ -501,7 +502,7 @@ def fold_of_runs(jobs: FoundJobs, folds: int, seed: int) -> dict[str, int]:
         draws = [_spread(programs, folds, rng) for _ in range(_DRAWS)]
         found = [{run: fold_of[program[run]] for run in runs} for fold_of in draws]
         evenest = min(found, key=_largest)
-        if _largest(evenest) <= MOST_OF_A_FOLD * len(runs):
+        if _largest(evenest) <= MAX_OF_A_FOLD * len(runs):
             return evenest
     return _spread(runs, folds, numpy_generator(seed, "folds of a release"))
 
@@ -545,9 +546,9 @@ def _sampled(
 ) -> AttackPool:
     seed = derive_seed(settings.seed, "fold", str(fold)) % 2**31
     own = replace(settings, seed=seed)
-    training = max(TRAINING_SHARE * seconds, LEAST_SECONDS)
+    training = max(TRAINING_SHARE * seconds, MIN_SECONDS)
     checkpoint = train_model(own, data, work, training)
-    sampling = max((1 - TRAINING_SHARE) * seconds, LEAST_SECONDS)
+    sampling = max((1 - TRAINING_SHARE) * seconds, MIN_SECONDS)
     drawn = draw_samples(own, jobs, data, checkpoint, work, sampling)
     return AttackPool(
         data.graphs["train"],

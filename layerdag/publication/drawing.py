@@ -22,7 +22,8 @@ from layerdag.errors import DataError, UsageError
 from layerdag.evaluation.validity import check_structure
 from layerdag.graph.attributed_graph import AttributedGraph, Condition
 from layerdag.privacy.copies import CopyComparison, CopyTest, keys_of_one_run, tuple_keys
-from layerdag.publication.settings import DRAWN, HASHES, PrivateWorkspace, ReleaseSettings
+from layerdag.publication.settings import ReleaseSettings
+from layerdag.publication.workspace import DRAWN, HASHES, PrivateWorkspace
 from layerdag.runtime.files import atomic_path, discard_folder, write_text
 from layerdag.runtime.rng import numpy_generator
 from layerdag.runtime.terminal import track
@@ -246,7 +247,7 @@ def _changed(first: GeneratedGraph, last: GeneratedGraph) -> int:
 BATCH = 32
 FIRST_PIECE = 4
 """Samples that are drawn first, to learn how long one takes."""
-MOST_DRAWN_PER_KEPT = 20
+MAX_DRAWN_PER_KEPT = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -322,7 +323,8 @@ def draw_samples(
         kept = sum(word == KEPT for word in outcomes)
         file = folder / f"{index:05d}.npz"
         before = _finished_batches(work, settings)
-        enough = kept >= settings.num or len(outcomes) >= _most(settings.num, kept)
+        most = max(MAX_DRAWN_PER_KEPT * settings.num, 4 * BATCH) if kept else 4 * BATCH
+        enough = kept >= settings.num or len(outcomes) >= most
         if enough or (
             not file.is_file() and index and (index >= before or not draw.time_for_one())
         ):
@@ -341,10 +343,6 @@ def draw_samples(
     return AcceptedSamples(
         tuple(samples), tuple(outcomes), sieve.renumbered, sieve.copies.threshold, seconds
     )
-
-
-def _most(num: int, kept: int) -> int:
-    return 4 * BATCH if not kept else max(MOST_DRAWN_PER_KEPT * num, 4 * BATCH)
 
 
 def _drawing_plan(settings: ReleaseSettings, num: int, seed: int) -> GenerationSettings:

@@ -10,22 +10,23 @@ from layerdag.datasets.dataset import GraphDataset
 from layerdag.errors import LayerdagError
 from layerdag.evaluation.metrics.base import attribute_views
 from layerdag.evaluation.metrics.whole_programs import jobs_beside
-from layerdag.evaluation.similarity import FEWEST_COMPARED, QualityReport, compare
+from layerdag.evaluation.similarity import MIN_COMPARED, QualityReport, compare
 from layerdag.evaluation.validity import StructureReport, check_structure
 from layerdag.graph.attributed_graph import LABEL, AttributedGraph, Split
 from layerdag.privacy.attacks import significant_after_correction
 from layerdag.privacy.auditing import weight_attacks
 from layerdag.privacy.copies import Novelty, novelty
-from layerdag.privacy.membership import Attack
+from layerdag.privacy.membership import AttackResult
 from layerdag.privacy.sample_leaks import SampleLeaks, sample_leaks
 from layerdag.publication.cross_fitting import (
-    LEAST_RUNS,
+    MIN_RUNS,
     CrossFit,
     RunRequirement,
     runs_for_membership,
 )
 from layerdag.publication.drawing import KEPT, AcceptedSamples
-from layerdag.publication.settings import ReleaseSettings, TimeLeft
+from layerdag.publication.schedule import TimeLeft
+from layerdag.publication.settings import ReleaseSettings
 from layerdag.report.content import Distribution, SystemTimes, median_ratio
 from layerdag.report.gather import (
     SimulatedWorkloads,
@@ -36,7 +37,7 @@ from layerdag.report.gather import (
 )
 from layerdag.sampling.generated import GeneratedGraph, as_workload
 from layerdag.statistics import Verdict
-from layerdag.surrogates.scoring import FEWEST_TESTED
+from layerdag.surrogates.scoring import MIN_TESTED
 from layerdag.surrogates.tstr import TransferReport
 from layerdag.traces.trace import Workload
 from layerdag.training.checkpoint import LoadedCheckpoint
@@ -72,7 +73,7 @@ class SampleEvaluation:
     real_structure: StructureReport
     novelty: Novelty
     leaks: SampleLeaks | None
-    weights: tuple[Attack, ...]
+    weights: tuple[AttackResult, ...]
     similarity: QualityReport | None
     ratio: float | None
     ratio_with_copies: float | None
@@ -172,7 +173,7 @@ def similarity_of(
 
     With samples, jobs are also judged by the rules of whole programs.
     """
-    if len(data.held_out) < FEWEST_COMPARED or len(dags) < FEWEST_COMPARED:
+    if len(data.held_out) < MIN_COMPARED or len(dags) < MIN_COMPARED:
         return None
     held_out = (*data.jobs.get("val", ()), *data.jobs.get("test", ()))
     jobs = jobs_beside(data.jobs.get("train", ()), held_out, samples)
@@ -189,7 +190,7 @@ def _transfer(data: GraphDataset, kept: Sequence[GeneratedGraph]) -> TransferRep
     }
     made = [sample for sample in kept if _has_label(sample.dag)]
     fewest = min(len(parts["train"]), len(parts["test"]), len(made))
-    if fewest < FEWEST_TESTED:
+    if fewest < MIN_TESTED:
         return None
     labeled = data.replaced(graphs={part: tuple(dags) for part, dags in parts.items()})
     try:
@@ -235,7 +236,7 @@ def _takes_time(part: SimulatedWorkloads) -> bool:
     return bool(part.num_ranks.size) and bool((part.makespan_ns > 0).all())
 
 
-LEAST_KEPT = 8
+MIN_KEPT = 8
 
 
 class ReleaseDecision(Enum):
@@ -296,7 +297,7 @@ def too_few_runs(runs: int) -> ReleaseVerdict:
     """Return the verdict on a folder with hardly any jobs."""
     what = (
         f"too few graphs to tell: {runs} distinct {'run was' if runs == 1 else 'runs were'} found, "
-        f"and a release needs at least {LEAST_RUNS}"
+        f"and a release needs at least {MIN_RUNS}"
     )
     return ReleaseVerdict(
         ReleaseDecision.NO,
@@ -304,7 +305,7 @@ def too_few_runs(runs: int) -> ReleaseVerdict:
             Reason(
                 what,
                 (
-                    f"Collect at least {LEAST_RUNS - runs} more runs of other sizes or settings "
+                    f"Collect at least {MIN_RUNS - runs} more runs of other sizes or settings "
                     "(layerdag collect; about ten seconds each).",
                     f"From about {runs_for_membership()} runs on, membership attacks can be told "
                     "from chance, too.",
@@ -354,7 +355,7 @@ def verdict_of(
 
 def _of_drawing(settings: ReleaseSettings, drawn: AcceptedSamples) -> Iterator[Reason]:
     kept = len(drawn.kept(settings.num))
-    if kept >= min(LEAST_KEPT, settings.num):
+    if kept >= min(MIN_KEPT, settings.num):
         return
     counts = {word: n for word, n in drawn.counts().items() if word != KEPT}
     worst = max(counts, key=lambda word: counts[word]) if counts else "nothing was drawn"

@@ -22,7 +22,7 @@ from layerdag.datasets.discovery import FoundJobs, operators_of
 from layerdag.evaluation.metrics.base import attribute_views
 from layerdag.graph.attributed_graph import LABEL
 from layerdag.kinds.graph_kind import Card
-from layerdag.privacy.membership import Attack
+from layerdag.privacy.membership import AttackResult
 from layerdag.publication.cross_fitting import RunRequirement, program_of_runs
 from layerdag.publication.drawing import KEPT, AcceptedSamples, written_graph
 from layerdag.publication.evaluation import (
@@ -32,14 +32,8 @@ from layerdag.publication.evaluation import (
     ReleaseVerdict,
     SampleEvaluation,
 )
-from layerdag.publication.settings import (
-    CARD,
-    FIGURES,
-    REPORT,
-    SAMPLES,
-    TABLE,
-    ReleaseSettings,
-)
+from layerdag.publication.settings import ReleaseSettings
+from layerdag.publication.workspace import CARD, FIGURES, REPORT, SAMPLES, TABLE
 from layerdag.report.content import (
     MAY_BE_SHARED,
     Answer,
@@ -293,7 +287,7 @@ def _attack_rows(evaluation: SampleEvaluation) -> Iterator[SummaryRow]:
         "samples nearer to training than to held-out graphs",
         fraction,
         "50%",
-        _verdict_word(near.verdict),
+        "as near to both" if near.verdict is Verdict.CHANCE else near.verdict.value,
     )
     # Attacks on all samples stand in the section on membership, those on folds nowhere else.
     folded = evaluation.cross_fit
@@ -302,17 +296,13 @@ def _attack_rows(evaluation: SampleEvaluation) -> Iterator[SummaryRow]:
         yield from (_attack_row(what, attack) for attack in folded.attacks)
 
 
-def _attack_row(what: str, attack: Attack) -> SummaryRow:
+def _attack_row(what: str, attack: AttackResult) -> SummaryRow:
     beside = "0.5"
     if attack.holdout is not None:
         honest = attack.holdout
         beside = f"{number(honest.auc, 2)} {interval(honest.interval)} of held-out graphs"
     auroc = f"{number(attack.auc, 2)} {interval(attack.interval)}"
     return SummaryRow(f"{what}, {attack.description}", auroc, beside, attack.in_words())
-
-
-def _verdict_word(verdict: Verdict) -> str:
-    return "as near to both" if verdict is Verdict.CHANCE else verdict.value
 
 
 def _samples_drawn(results: ReleaseFindings) -> tuple[Picture, ...]:
@@ -347,11 +337,6 @@ def _provenance(results: ReleaseFindings) -> Iterator[tuple[str, str]]:
     yield "seed", str(results.settings.seed)
     if results.seconds:
         yield "time", ", ".join(f"{name} {spent:.0f} s" for name, spent in results.seconds.items())
-
-
-def needs_in_words(needs: Sequence[RunRequirement]) -> list[str]:
-    """Return a line on each test."""
-    return [need.sentence() for need in needs]
 
 
 _CONTEXT: dict[str, Any] = {

@@ -5,7 +5,6 @@ import io
 import json
 import logging
 import shutil
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from layerdag.graph.attributed_graph import LABEL, SPLITS
 from layerdag.graph.formats.graphml import write_graphml
 from layerdag.privacy.copies import keys_of_one_run
 from layerdag.publication.cross_fitting import (
-    LEAST_RUNS,
+    MIN_RUNS,
     RunRequirement,
     cross_fitted_if_affordable,
     dataset_of,
@@ -46,7 +45,10 @@ from layerdag.publication.pages import (
     read_me,
     split_unit,
 )
-from layerdag.publication.settings import (
+from layerdag.publication.schedule import Schedule, TimeLeft
+from layerdag.publication.settings import ReleaseSettings, read_jobs
+from layerdag.publication.training import train_model
+from layerdag.publication.workspace import (
     CARD,
     FOUND,
     MANIFEST,
@@ -58,12 +60,8 @@ from layerdag.publication.settings import (
     TABLE,
     VERDICT,
     PrivateWorkspace,
-    ReleaseSettings,
-    TimeLeft,
-    read_jobs,
     workspace_lock,
 )
-from layerdag.publication.training import TRAINING_FRACTION, train_model
 from layerdag.report.page import write_report
 from layerdag.runtime.files import atomic_folder, discard_folder, write_text
 from layerdag.runtime.notes import Note
@@ -82,7 +80,10 @@ def write_release(
         if results.kept:
             columns = _write_samples(results, draft)
             _write_about(results, draft, columns)
-            foreign = [*_foreign(results, draft), *_shared_numbers(results)]
+            foreign = [
+                *(one.sentence() for one in find_leaked_strings(draft, results.jobs.private)),
+                *_shared_numbers(results),
+            ]
             if foreign:
                 assert results.drawn is not None
                 results = replace(
@@ -157,10 +158,6 @@ def _write_samples(results: ReleaseFindings, draft: Path) -> list[str]:
     return columns
 
 
-def _foreign(results: ReleaseFindings, draft: Path) -> list[str]:
-    return [found.sentence() for found in find_leaked_strings(draft, results.jobs.private)]
-
-
 def _shared_numbers(results: ReleaseFindings) -> list[str]:
     keys = [keys_of(graph) for graph in results.jobs.graphs]
     names = run_of_graphs(results.jobs)
@@ -171,12 +168,6 @@ def _shared_numbers(results: ReleaseFindings) -> list[str]:
         if np.isin(keys_of(written_graph(sample)), unique).any()
     ]
 
-
-SAMPLING_SHARE = 0.35
-"""Of the budget, after training; the rest is for evaluation."""
-WRITING_SHARE = 0.1
-"""Of the budget, for the files and pages."""
-_LEAST_SECONDS = 10.0
 
 Tell = Callable[[str], None]
 _LOG = logging.getLogger("layerdag")
@@ -301,22 +292,26 @@ def run_release(settings: ReleaseSettings, tell: Tell) -> Release:
     ) as work:
         if work.is_resumed:
             tell(f"going on with the release that was begun in {work.path}")
-        clock = _Clock()
+        clock = Schedule(settings.budget)
         jobs = read_jobs(settings)
         _note_found(work, jobs)
         for line in jobs.sentences():
             tell(f"found: {line}")
         clock.lap("read")
-        if jobs.num_runs < LEAST_RUNS and settings.until == "read":
-            tell(f"a release needs at least {LEAST_RUNS} distinct runs")
+        if jobs.num_runs < MIN_RUNS and settings.until == "read":
+            tell(f"a release needs at least {MIN_RUNS} distinct runs")
             return Release(settings.out, work.path, None, None, jobs.notes)
-        if jobs.num_runs < LEAST_RUNS:
+        if jobs.num_runs < MIN_RUNS:
             empty = ReleaseFindings(
                 settings, jobs, None, (), None, (), None, too_few_runs(jobs.num_runs), {}, {}
             )
             return _finished(work, empty, tell)
         data = dataset_of(jobs, settings.seed)
-        needs = _needs(data, jobs.num_runs)
+        needs = needs_of(
+            data,
+            jobs.num_runs,
+            [isinstance(dag.conditions.get(LABEL), float) for dag in data.held_out],
+        )
         _tell_split(data, jobs, needs, tell)
         work.require_same("read", "fingerprint", data.fingerprint)
         work.note("read", {"fingerprint": data.fingerprint})
@@ -331,17 +326,16 @@ def _learned(
     jobs: FoundJobs,
     data: GraphDataset,
     needs: tuple[RunRequirement, ...],
-    clock: "_Clock",
+    clock: Schedule,
     tell: Tell,
 ) -> Release:
-    seconds = TRAINING_FRACTION * settings.budget
+    seconds = clock.for_training
     tell(f"training for at most {seconds:.0f} s")
     checkpoint = train_model(settings, data, work, seconds)
     clock.lap("train")
     if settings.until == "train":
         return Release(settings.out, work.path, None, None, jobs.notes)
-    left = max((1 - TRAINING_FRACTION) * settings.budget - clock.seconds["read"], 0.0)
-    allowed = max(min(SAMPLING_SHARE * settings.budget, 0.6 * left), _LEAST_SECONDS)
+    allowed = clock.for_sampling
     tell(f"sampling for at most {allowed:.0f} s")
     drawn = draw_samples(settings, jobs, data, checkpoint, work, allowed)
     kept = tuple(_named(drawn.kept(settings.num)))
@@ -353,7 +347,7 @@ def _learned(
     parts = split_jobs(jobs, settings.seed)
     held = set((*data.names["val"], *data.names["test"]))
     real = [graph for graph in (*parts["val"], *parts["test"]) if graph.name in held]
-    left = _left(settings, work, clock)
+    left = clock.left_before_writing(work)
     evaluation = (
         evaluate_samples(data, real, drawn, kept, checkpoint, TimeLeft(left)) if kept else None
     )
@@ -365,7 +359,7 @@ def _learned(
         )
     if evaluation is not None and (settings.cross_fit is not None or not needs[0].is_met):
         wanted = replace(settings, num=len(kept))
-        left = _left(settings, work, clock)
+        left = clock.left_before_writing(work)
         folded = cross_fitted_if_affordable(wanted, jobs, work, left, tell)
         evaluation = replace(evaluation, cross_fit=folded)
         if folded is not None:
@@ -376,35 +370,6 @@ def _learned(
         settings, jobs, data, needs, drawn, kept, evaluation, verdict, clock.seconds, training,
     )  # fmt: skip
     return _finished(work, results, tell)
-
-
-def _left(settings: ReleaseSettings, work: PrivateWorkspace, clock: "_Clock") -> float:
-    """Return the seconds of the budget that are left before writing.
-
-    What an earlier call trained or drew counts as it did there, so that both leave out the same.
-    """
-    noted = {stage: float(work.stages.get(stage, {}).get("seconds", 0.0)) for stage in _NOTED}
-    spent = [max(seconds, noted.get(stage, 0.0)) for stage, seconds in clock.seconds.items()]
-    return (1 - WRITING_SHARE) * settings.budget - sum(spent)
-
-
-_NOTED = ("train", "sample")
-
-
-class _Clock:
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self._last = time.monotonic()
-
-    def lap(self, stage: str) -> None:
-        """Note the seconds since the last call."""
-        now = time.monotonic()
-        self.seconds[stage] = now - self._last
-        self._last = now
-
-
-def _needs(data: GraphDataset, runs: int) -> tuple[RunRequirement, ...]:
-    return needs_of(data, runs, [isinstance(d.conditions.get(LABEL), float) for d in data.held_out])
 
 
 def _note_found(work: PrivateWorkspace, jobs: FoundJobs) -> None:

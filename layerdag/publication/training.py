@@ -6,7 +6,8 @@ from pathlib import Path
 
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.errors import CheckpointError
-from layerdag.publication.settings import TRAINING, PrivateWorkspace, ReleaseSettings
+from layerdag.publication.settings import ReleaseSettings
+from layerdag.publication.workspace import TRAINING, PrivateWorkspace
 from layerdag.training.checkpoint import (
     BEST,
     LoadedCheckpoint,
@@ -35,10 +36,6 @@ def run_of(settings: ReleaseSettings, data: GraphDataset, folder: Path) -> Train
         run_config={"release": True, "seed": settings.seed},
         overwrite=True,
     )
-
-
-TRAINING_FRACTION = 0.35
-"""Of the budget."""
 
 
 def train_model(

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from layerdag.dag.dag import DAG
-from layerdag.evaluation.similarity import FEWEST_COMPARED, DepthSimilarity, QualityReport
+from layerdag.evaluation.similarity import MIN_COMPARED, DepthSimilarity, QualityReport
 from layerdag.evaluation.validity import StructureReport
 from layerdag.privacy.copies import Novelty, kernel_distances, program_of
-from layerdag.privacy.membership import Attack
+from layerdag.privacy.membership import AttackResult
 from layerdag.privacy.sample_leaks import SampleLeaks
 from layerdag.statistics import Verdict
-from layerdag.surrogates.data import REAL, SYNTHETIC
-from layerdag.surrogates.scoring import FEWEST_TESTED
+from layerdag.surrogates.scoring import MIN_TESTED
+from layerdag.surrogates.training_sets import REAL, SYNTHETIC
 from layerdag.surrogates.tstr import TransferReport
 from layerdag.viz.drawing import Picture
 from layerdag.viz.html import interval, number
@@ -216,7 +216,7 @@ class ReportContent:
     real_structure: StructureReport | None = None
     novelty: Novelty | None = None
     leaks: SampleLeaks | None = None
-    weight_attacks: tuple[Attack, ...] = ()
+    weight_attacks: tuple[AttackResult, ...] = ()
     similarity: QualityReport | None = None
     depth: tuple[DepthSimilarity, ...] = ()
     distributions: tuple[Distribution, ...] = ()
@@ -388,7 +388,7 @@ def similarity_verdict(ratio: float | None, report: QualityReport | None = None)
     if ratio is None:
         return Answer(
             IS_IT_LIKE, "too few to tell", "fair",
-            f"Fewer than {FEWEST_COMPARED} real graphs were held out of training, or samples kept.",
+            f"Fewer than {MIN_COMPARED} real graphs were held out of training, or samples kept.",
             "provenance",
         )  # fmt: skip
     grade = ("as real", "good") if ratio <= AS_REAL else ("close", "fair")
@@ -423,11 +423,11 @@ def utility_verdict(report: TransferReport | None, missing: str = "") -> Answer:
     real, made = (report.row(family, one).scores["spearman"].mean for one in (REAL, SYNTHETIC))
     known = math.isfinite(real) and math.isfinite(made)
     reaches = known and made > 0 and made >= 0.9 * real  # two guesses are alike, and of no use
-    if report.tested_on < FEWEST_TESTED:
+    if report.tested_on < MIN_TESTED:
         return Answer(
             IS_IT_USEFUL, "too few to tell", "fair",
             f"Predictors could be tested on {report.tested_on} real graphs, and "
-            f"{FEWEST_TESTED} are needed.",
+            f"{MIN_TESTED} are needed.",
             "usefulness",
         )  # fmt: skip
     ceiling = report.row(family, REAL).scores["spearman"]

@@ -36,8 +36,9 @@ from layerdag.simulator.cluster import Cluster
 from layerdag.simulator.compute import MeasuredCompute
 from layerdag.simulator.config import NetworkConfig, SystemConfig, Topology, UnsupportedCollectives
 from layerdag.simulator.run import SimulationResult, simulate
-from layerdag.surrogates.data import REAL, SHUFFLED, SYNTHETIC, Labeled
 from layerdag.surrogates.families.registry import FAMILIES
+from layerdag.surrogates.targets import Labeled
+from layerdag.surrogates.training_sets import REAL, SHUFFLED, SYNTHETIC
 from layerdag.surrogates.tstr import TransferReport, evaluate_tstr
 from layerdag.traces.trace import NodeType, Workload
 from layerdag.viz.drawing import Picture

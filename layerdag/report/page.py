@@ -15,7 +15,7 @@ from layerdag.errors import UsageError
 from layerdag.evaluation.metrics.base import Declaration
 from layerdag.evaluation.validity import StructureReport
 from layerdag.privacy.copies import DistanceToClosestRecord
-from layerdag.privacy.membership import Attack
+from layerdag.privacy.membership import AttackResult
 from layerdag.report.content import Answer, ReportContent
 from layerdag.report.sections import (
     distributions,
@@ -237,7 +237,7 @@ def plain(value: object) -> object:
     """
     if isinstance(value, DAG):
         return {"nodes": value.num_nodes, "edges": value.num_edges}
-    if isinstance(value, Declaration | Attack | DistanceToClosestRecord | StructureReport):
+    if isinstance(value, Declaration | AttackResult | DistanceToClosestRecord | StructureReport):
         return plain(value.to_dict())
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {

@@ -8,7 +8,7 @@ from layerdag.evaluation.metrics.base import Declaration, SimilarityRow
 from layerdag.evaluation.similarity import DepthSimilarity, QualityReport
 from layerdag.evaluation.validity import GRAPH_RULES, StructureReport
 from layerdag.privacy.copies import DistanceToClosestRecord
-from layerdag.privacy.membership import FALSE_POSITIVE_RATE, LOW_RATES, Attack
+from layerdag.privacy.membership import FALSE_POSITIVE_RATE, LOW_RATES, AttackResult
 from layerdag.report.charts import (
     distribution_chart,
     legend,
@@ -25,8 +25,8 @@ from layerdag.report.content import (
     ReportContent,
 )
 from layerdag.statistics import MARGIN, Verdict
-from layerdag.surrogates.data import REAL
 from layerdag.surrogates.scoring import SCORES
+from layerdag.surrogates.training_sets import REAL
 from layerdag.surrogates.tstr import (
     RELATIVE,
     ConditionalError,
@@ -287,7 +287,7 @@ def _nearest_neighbor_row(samples: str, near: DistanceToClosestRecord) -> Row:
     )
 
 
-def _attack_row(samples: str, attack: Attack) -> Row:
+def _attack_row(samples: str, attack: AttackResult) -> Row:
     honest = attack.holdout
     reported = [rate.true_positive_rate for rate in attack.rates]
     rates = [percent(rate) for rate in (attack.true_positive_rate, *reported)]

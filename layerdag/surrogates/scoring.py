@@ -29,9 +29,9 @@ from layerdag.statistics import (
 )
 
 LEVEL = 0.9
-FEWEST_TESTED = 20
+MIN_TESTED = 20
 """Labeled graphs below which a test of predictors is too few to tell."""
-FEWEST = 9
+MIN_CALIBRATED = 9
 """Calibration graphs that an interval of 90 % needs."""
 
 
@@ -68,14 +68,14 @@ class Calibration:
     def measure(
         cls, target_S: np.ndarray, predicted_S: np.ndarray, spread_S: np.ndarray
     ) -> "Calibration | None":
-        """Return the calibration; None for fewer than ``FEWEST`` graphs.
+        """Return the calibration; None for fewer than ``MIN_CALIBRATED`` graphs.
 
         Args:
             target_S: What was measured.
             predicted_S: What was predicted.
             spread_S: How unsure the model was, positive, in any unit.
         """
-        if target_S.size < FEWEST:
+        if target_S.size < MIN_CALIBRATED:
             return None
         log = bool((target_S > 0).all() and (predicted_S > 0).all())
         if log:
@@ -91,7 +91,7 @@ class Calibration:
             error_S = np.sort(np.asarray(data.get("errors"), dtype=float))
         except (TypeError, ValueError):
             return None
-        fine = error_S.ndim == 1 and error_S.size >= FEWEST and bool((error_S >= 0).all())
+        fine = error_S.ndim == 1 and error_S.size >= MIN_CALIBRATED and bool((error_S >= 0).all())
         return cls(bool(data.get("log")), error_S) if fine else None
 
     def to_dict(self) -> dict[str, object]:
@@ -247,7 +247,7 @@ EVALUATED = (*SCORES, WITHIN_TENTH)
 
 
 REPLICATES = 500
-FEWEST_OF_A_GROUP = 5
+MIN_OF_A_GROUP = 5
 
 
 @dataclass(frozen=True)
@@ -285,9 +285,9 @@ class Coverage:
 
 def too_few_tested(graphs: int, what: str = "graphs") -> str:
     """Return that so many graphs are too few to tell how good predictions are; "" if not."""
-    if graphs >= FEWEST_TESTED:
+    if graphs >= MIN_TESTED:
         return ""
-    return f"too few to tell: {graphs} {what}, {FEWEST_TESTED} are needed"
+    return f"too few to tell: {graphs} {what}, {MIN_TESTED} are needed"
 
 
 @dataclass(frozen=True)
@@ -357,12 +357,12 @@ def by_group(
     predicted_B: np.ndarray,
     intervals: Sequence[Predictions] = (),
 ) -> SurrogateScores:
-    """Return an evaluation with that of each group of at least ``FEWEST_OF_A_GROUP`` graphs."""
+    """Return an evaluation with that of each group of at least ``MIN_OF_A_GROUP`` graphs."""
     names = np.array(group_B)
     groups = {}
     for name in sorted(set(group_B)):
         row_b = np.flatnonzero(names == name)
-        if row_b.size >= FEWEST_OF_A_GROUP:
+        if row_b.size >= MIN_OF_A_GROUP:
             parts = [
                 Predictions(one.value_B[row_b], one.low_B[row_b], one.high_B[row_b], one.level)
                 for one in intervals

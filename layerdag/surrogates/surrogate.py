@@ -21,7 +21,6 @@ from layerdag.errors import CheckpointError, UsageError
 from layerdag.graph.attributed_graph import LABEL, Split
 from layerdag.runtime.settings import did_you_mean, shorten
 from layerdag.schema.schema import GraphSchema
-from layerdag.surrogates.data import labeled, mask_attributes, targets, unlabeled
 from layerdag.surrogates.families.base import SurrogateModel
 from layerdag.surrogates.families.registry import (
     FAMILIES,
@@ -40,8 +39,8 @@ from layerdag.surrogates.files import (
     save_surrogate,
 )
 from layerdag.surrogates.scoring import (
-    FEWEST,
     LEVEL,
+    MIN_CALIBRATED,
     SCORES,
     Calibration,
     Predictions,
@@ -50,6 +49,7 @@ from layerdag.surrogates.scoring import (
     evaluation,
     scores,
 )
+from layerdag.surrogates.targets import labeled, mask_attributes, targets, unlabeled
 
 MAX_NEW_CODES = 0.05
 """Fraction of nodes with codes that no graph of the fit has, above which a graph is unfamiliar."""
@@ -360,7 +360,7 @@ class FittedSurrogate:
         if self.calibration is None:
             raise UsageError(
                 "The surrogate has no calibration, so it gives no intervals: its data set had "
-                f"fewer than {FEWEST} validation graphs with '{self.target}'. "
+                f"fewer than {MIN_CALIBRATED} validation graphs with '{self.target}'. "
                 "Fit it again on data with a validation part."
             )
         seen = self._seen(encoded(graphs, self.schema))

@@ -22,18 +22,18 @@ from layerdag.evaluation.metrics.base import Goal
 from layerdag.runtime.rng import numpy_generator
 from layerdag.runtime.terminal import track
 from layerdag.statistics import Interval, bootstrap_weights
-from layerdag.surrogates.data import (
+from layerdag.surrogates.families.base import SurrogateModel
+from layerdag.surrogates.scoring import EVALUATED, SCORES, PredictionScore, scores
+from layerdag.surrogates.targets import Labeled
+from layerdag.surrogates.training_sets import (
     CONDITIONS,
     REAL,
     RELABELED,
     SYNTHETIC,
     TOGETHER,
-    Labeled,
     require_condition,
     training_set,
 )
-from layerdag.surrogates.families.base import SurrogateModel
-from layerdag.surrogates.scoring import EVALUATED, SCORES, PredictionScore, scores
 
 RELATIVE = ("pearson", "spearman")
 """Scores that are also shown as a percentage of the real ones."""
@@ -210,7 +210,8 @@ def evaluate_tstr(
             for training, seed in zip(trained, seeds, strict=True)
         ]
         draws[family, condition] = _draws(models, test, seeds)
-        rows.append(_row(family, condition, trained, draws[family, condition]))
+        summary = _summary(draws[family, condition])
+        rows.append(TransferRow(family, condition, len(trained[-1].dags), summary))
         if condition == REAL:
             found = (_summary(_draws(models, on, seeds, EVALUATED)) for on in (synthetic, test))
             conditional.append(ConditionalError(family, *found))
@@ -295,10 +296,6 @@ def _draws(
         weights_RB = np.concatenate([np.ones((1, len(tested.dags))), drawn_RB])
         found.append(scores(tested.target_B, predicted_B, weights_RB, named))
     return {metric.name: np.stack([one[metric.name] for one in found]) for metric in named}
-
-
-def _row(family: str, condition: str, trained: Sequence[Labeled], draws: _Draws) -> TransferRow:
-    return TransferRow(family, condition, len(trained[-1].dags), _summary(draws))
 
 
 def _summary(draws: _Draws) -> dict[str, Score]:

@@ -446,7 +446,7 @@ NOT_READERS = {
     "datasets/cache.py": "its own cache; what is damaged is read anew",
     "datasets/discovery.py": "lines of any JSON Lines beside traces; those that are none are noted",
     "publication/drawing.py": "its own draws; what is damaged is drawn again",
-    "publication/settings.py": "asks whether a folder is a release's",
+    "publication/workspace.py": "asks whether a folder is a release's",
     "report/page.py": "asks whether figures are a report's",
     "runtime/files.py": "its own list of files; another is refused (test_workload.py)",
     "runtime/json_shape.py": "defines the reader of JSON",

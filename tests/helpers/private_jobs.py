@@ -10,8 +10,9 @@ from tiny_checkpoints import job_checkpoint
 from layerdag.dag.dag import DAGBatch
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.dp.gradients import graph_nats
-from layerdag.dp.settings import Privacy, Units
+from layerdag.dp.settings import Privacy
 from layerdag.dp.tuning import PrivateRun
+from layerdag.dp.units import Units
 from layerdag.models.base import DAGModel
 from layerdag.training.checkpoint import (
     Guarantee,

@@ -21,8 +21,9 @@ from layerdag.report.content import (
     Timeline,
 )
 from layerdag.report.gather import attribute_shares, structure_distributions, summary_rows
-from layerdag.surrogates.data import REAL, SYNTHETIC, Labeled
 from layerdag.surrogates.families.trees import BoostingSettings, fit_boosting
+from layerdag.surrogates.targets import Labeled
+from layerdag.surrogates.training_sets import REAL, SYNTHETIC
 from layerdag.surrogates.tstr import evaluate_tstr
 from layerdag.viz.drawing import Picture
 

@@ -22,8 +22,9 @@ from layerdag.datasets.dgrl import load_dgrl
 from layerdag.datasets.tpu_tile import load_tpu_tile
 from layerdag.graph.attributed_graph import LABEL
 from layerdag.runtime.rng import numpy_generator
-from layerdag.surrogates.data import AUGMENTED, REAL, SYNTHETIC, Labeled, labeled, mask_attributes
 from layerdag.surrogates.families.registry import FAMILIES
+from layerdag.surrogates.targets import Labeled, labeled, mask_attributes
+from layerdag.surrogates.training_sets import AUGMENTED, REAL, SYNTHETIC
 from layerdag.surrogates.tstr import TransferReport, evaluate_tstr
 
 from .._base import Options

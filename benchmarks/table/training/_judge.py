@@ -16,9 +16,9 @@ from layerdag.evaluation.metrics.descriptor_metrics import DESCRIPTORS
 from layerdag.evaluation.metrics.neighborhoods import NEIGHBORHOOD_METRICS
 from layerdag.evaluation.similarity import compare
 from layerdag.graph.attributed_graph import LABEL, Split
-from layerdag.surrogates.data import mask_attributes
 from layerdag.surrogates.families.registry import FAMILIES
 from layerdag.surrogates.scoring import scores
+from layerdag.surrogates.targets import mask_attributes
 
 from ..labels._parts import labels_of
 

@@ -12,7 +12,7 @@ from layerdag.errors import UsageError
 
 if TYPE_CHECKING:
     from layerdag.dag.dag import DAG
-    from layerdag.surrogates.data import OperatorErrors
+    from layerdag.surrogates.operators import OperatorErrors
     from layerdag.surrogates.scoring import ScoreEstimate, SurrogateScores
     from layerdag.surrogates.surrogate import FittedSurrogate
     from layerdag.surrogates.tstr import TransferReport
@@ -263,9 +263,9 @@ def _fit(args: argparse.Namespace) -> int:
         return _fit_operators(args)
     from layerdag.api.reference_data import ReferenceData
     from layerdag.runtime.files import require_replaceable
-    from layerdag.surrogates.data import labeled
     from layerdag.surrogates.files import SURROGATE
     from layerdag.surrogates.surrogate import FittedSurrogate
+    from layerdag.surrogates.targets import labeled
 
     require_replaceable(Path(args.out), SURROGATE, overwrite=args.overwrite)
     data = ReferenceData(args.data, args.labels).load()
@@ -305,8 +305,8 @@ def _fit(args: argparse.Namespace) -> int:
 def _fit_operators(args: argparse.Namespace) -> int:
     from layerdag.api.reference_data import ReferenceData
     from layerdag.runtime.files import require_replaceable
-    from layerdag.surrogates.data import fit_operators
     from layerdag.surrogates.files import SURROGATE, save_surrogate
+    from layerdag.surrogates.operators import fit_operators
 
     if args.target or args.exclude or args.labels or args.shared or args.family != "boosting":
         raise UsageError(
@@ -375,8 +375,10 @@ def _eval(args: argparse.Namespace) -> int:
 def _tstr(args: argparse.Namespace) -> int:
     from layerdag.api.reference_data import ReferenceData
     from layerdag.cli.printing import report_unread
-    from layerdag.surrogates.data import CONDITIONS, RELABELED, few_real, labeled, read_samples
+    from layerdag.surrogates.data import read_samples
     from layerdag.surrogates.families.registry import FAMILIES
+    from layerdag.surrogates.targets import labeled
+    from layerdag.surrogates.training_sets import CONDITIONS, RELABELED, few_real
     from layerdag.surrogates.tstr import evaluate_tstr
 
     data = ReferenceData(args.data, args.labels, warn=warn).load_for_samples(args.samples)

@@ -33,7 +33,7 @@ from layerdag.statistics import Interval, bootstrap_weights
 
 _PAIR_BITS = 31
 """Two codes below 2**31 in one number: the first one's bits lie above those of the second."""
-_LARGEST_TABLE = 1 << 22
+_MAX_TABLE = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,13 +106,13 @@ def _small_keys(values: Sequence[np.ndarray]) -> list[np.ndarray] | None:
     if not all(np.issubdtype(value.dtype, np.integer) and value.size for value in values):
         return None
     low, high = min(int(v.min()) for v in values), max(int(v.max()) for v in values)
-    if high - low < _LARGEST_TABLE:
+    if high - low < _MAX_TABLE:
         return [value - low for value in values]
     if low < 0:
         return None
     seconds = [value & ((1 << _PAIR_BITS) - 1) for value in values]
     width = 1 + max(int(second.max()) for second in seconds)
-    if ((high >> _PAIR_BITS) + 1) * width > _LARGEST_TABLE:
+    if ((high >> _PAIR_BITS) + 1) * width > _MAX_TABLE:
         return None
     return [
         (value >> _PAIR_BITS) * width + second

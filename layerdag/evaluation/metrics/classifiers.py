@@ -34,8 +34,8 @@ from layerdag.evaluation.metrics.kernels import KERNEL_METRICS
 from layerdag.runtime.rng import derive_seed, numpy_generator
 from layerdag.statistics import Interval, bootstrap_weights
 
-LEAST_GRAPHS = 8
-MOST_PAIRS = 512
+MIN_GRAPHS = 8
+MAX_PAIRS = 512
 """Pairs of first attributes with a column of their own; those of all others share one."""
 FOLDS = 4
 _CLIP = 1e-3
@@ -68,7 +68,7 @@ class ClassifierBound(Metric):
 def connected_pairs(sets: Sequence[GraphSet]) -> list[np.ndarray]:
     """Return the share of each pair of first attributes among the edges of each graph.
 
-    The pairs are the ``MOST_PAIRS`` most frequent ones of the first two sets, the real ones; the
+    The pairs are the ``MAX_PAIRS`` most frequent ones of the first two sets, the real ones; the
     last column has all others, so that memory is bounded whatever samples connect.
 
     Args:
@@ -79,7 +79,7 @@ def connected_pairs(sets: Sequence[GraphSet]) -> list[np.ndarray]:
     """
     pairs = [_pair_codes(graphs) for graphs in sets]
     known, count = np.unique(np.concatenate(pairs[:2]), return_counts=True)
-    known = np.sort(known[np.argsort(-count, kind="stable")[:MOST_PAIRS]])
+    known = np.sort(known[np.argsort(-count, kind="stable")[:MAX_PAIRS]])
     found = []
     for graphs, pair_E in zip(sets, pairs, strict=True):
         position_E = np.searchsorted(known, pair_E)
@@ -121,12 +121,12 @@ def classifier_bound(
     """Return the bound for two sets of graphs, given as vectors (B, F) by descriptor.
 
     Raises:
-        DataError: If a set has fewer than ``LEAST_GRAPHS`` graphs.
+        DataError: If a set has fewer than ``MIN_GRAPHS`` graphs.
     """
     counts = [len(next(iter(side.values()))) for side in (real, other)]
-    if min(counts) < LEAST_GRAPHS:
+    if min(counts) < MIN_GRAPHS:
         raise DataError(
-            f"The classifier needs at least {LEAST_GRAPHS} graphs a side, found {min(counts)}."
+            f"The classifier needs at least {MIN_GRAPHS} graphs a side, found {min(counts)}."
         )
     rng = numpy_generator(seed, "classifier")
     orders = [rng.permutation(count) for count in counts]
@@ -188,9 +188,9 @@ CLASSIFIER_METRIC: ClassifierBound = ClassifierBound(
 )
 
 
-LEAST_NODE_CLASSIFIER_GRAPHS = 4
+MIN_NODE_CLASSIFIER_GRAPHS = 4
 """Graphs of a set, at least."""
-MOST_NODES = 30_000
+MAX_NODES = 30_000
 """Nodes of a set that are looked at, drawn at random from larger ones."""
 _TREES = 60
 
@@ -207,7 +207,7 @@ class NodeClassifier(Metric):
         """Return both AUROCs, each with a bootstrap over graphs.
 
         Raises:
-            DataError: If a set has fewer than ``LEAST_GRAPHS`` graphs with nodes.
+            DataError: If a set has fewer than ``MIN_GRAPHS`` graphs with nodes.
             GraphError: If there is a cycle.
         """
         ordered = [index for index, view in enumerate(comparison.attributes) if view.ordered]
@@ -262,24 +262,24 @@ def node_rows(graphs: GraphSet, ordered: Sequence[int]) -> NodeRows:
 
 
 def _rows(graphs: GraphSet, ordered: Sequence[int], seed: int) -> NodeRows:
-    """Return the rows of all nodes, or of ``MOST_NODES`` drawn at random.
+    """Return the rows of all nodes, or of ``MAX_NODES`` drawn at random.
 
     Raises:
-        DataError: If fewer than ``LEAST_GRAPHS`` graphs have nodes.
+        DataError: If fewer than ``MIN_GRAPHS`` graphs have nodes.
     """
     rows = node_rows(graphs, ordered)
     found = np.unique(rows.graph_N).size
-    if found < LEAST_NODE_CLASSIFIER_GRAPHS:
+    if found < MIN_NODE_CLASSIFIER_GRAPHS:
         raise DataError(
-            f"The classifier of nodes needs at least {LEAST_NODE_CLASSIFIER_GRAPHS} graphs "
+            f"The classifier of nodes needs at least {MIN_NODE_CLASSIFIER_GRAPHS} graphs "
             f"of each set, found {found}."
         )
-    if graphs.num_nodes <= MOST_NODES:
+    if graphs.num_nodes <= MAX_NODES:
         return rows
     # By the content of nodes and not by their place, so that the order of nodes does not matter.
     order_N = np.lexsort((*rows.features_NF.T, rows.graph_N))
     rng = numpy_generator(seed, "nodes of the classifier")
-    kept = order_N[np.sort(rng.choice(graphs.num_nodes, MOST_NODES, replace=False))]
+    kept = order_N[np.sort(rng.choice(graphs.num_nodes, MAX_NODES, replace=False))]
     return NodeRows(rows.features_NF[kept], rows.graph_N[kept])
 
 

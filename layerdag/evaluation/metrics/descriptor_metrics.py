@@ -36,7 +36,7 @@ from layerdag.evaluation.metrics.base import (
 _BLOCK = 1 << 20
 """Pairs of a block: 8 MB of distances."""
 _LARGE = 100.0
-_MOST_LARGE = 16
+_MAX_LARGE = 16
 _LOST = 1e-12
 """How far a squared distance may be off, relative to itself and to squared lengths of vectors."""
 _PAIRS_AT_ONCE = 1 << 15
@@ -61,7 +61,7 @@ def squared_distances(
         First and last row of a block, and its distances, valid until the next one is asked for.
     """
     large_F = np.maximum(np.abs(x_XF).max(axis=0), np.abs(y_YF).max(axis=0)) > _LARGE
-    if large_F.sum() > _MOST_LARGE:
+    if large_F.sum() > _MAX_LARGE:
         from scipy.spatial.distance import cdist
 
         for first, last in _blocks(len(x_XF), len(y_YF)):

@@ -20,7 +20,7 @@ MMD^2 = E k(x, x') - 2 E k(x, y) + E k(y, y') with k(a, b) = exp(-|a - b|^2 / (2
 al., JMLR 13, 2012). The Gaussian kernel over total variation or EMD that graph papers often use is
 not positive definite (O'Bray et al., ICLR 2022), so descriptors are vectors under the Euclidean
 distance. The bandwidth s is the median distance between real training and real test graphs
-(``MOST_FOR_BANDWIDTH`` of each at most), the same for both comparisons, and is reported. The kernel
+(``MAX_FOR_BANDWIDTH`` of each at most), the same for both comparisons, and is reported. The kernel
 of all pairs of graphs is summed block by block and never held.
 """
 
@@ -63,7 +63,10 @@ def random_embeddings(
     codes = 1 + max(int(graphs.x_NA.max(initial=0)) for graphs in sets)
     rng = numpy_generator(seed, "embedding")
     tables = [rng.standard_normal((codes, WIDTH)) for _ in range(sets[0].num_attributes)]
-    mixers = [[_orthogonal(rng) for _ in range(4)] for _ in range(ROUNDS)]
+    mixers = [
+        [np.linalg.qr(rng.standard_normal((WIDTH, WIDTH)))[0] for _ in range(4)]
+        for _ in range(ROUNDS)
+    ]
     raw = [
         np.concatenate([_embed(part, tables, mixers) for part in graphs.parts(_NODES_AT_ONCE)])
         for graphs in sets
@@ -115,10 +118,6 @@ def _pool(graphs: GraphSet, h_NF: np.ndarray) -> np.ndarray:
     running = np.concatenate([np.zeros((1, WIDTH)), np.cumsum(h_NF, axis=0)])
     total_BF = np.diff(running[graphs.node_ptr], axis=0)
     return total_BF / np.sqrt(np.maximum(graphs.nodes_B, 1))[:, None]
-
-
-def _orthogonal(rng: np.random.Generator) -> np.ndarray:
-    return np.linalg.qr(rng.standard_normal((WIDTH, WIDTH)))[0]
 
 
 NEIGHBORS = 5
@@ -207,7 +206,7 @@ MANIFOLD_METRICS = (
 )
 
 
-MOST_FOR_BANDWIDTH = 2048
+MAX_FOR_BANDWIDTH = 2048
 """Graphs of each set behind the bandwidth, at equal steps."""
 _MANY_GRAPHS = 4096
 
@@ -286,7 +285,7 @@ def discrepancy(vectors: Sequence[np.ndarray], weights: Sequence[np.ndarray]) ->
 def _bandwidth(train_BF: np.ndarray, test_BF: np.ndarray) -> float:
     """Return the median distance of training to test graphs, or the mean where that is 0.
 
-    Of larger sets, ``MOST_FOR_BANDWIDTH`` graphs are taken at equal steps.
+    Of larger sets, ``MAX_FOR_BANDWIDTH`` graphs are taken at equal steps.
 
     Raises:
         DataError: If all of these have the same descriptor.
@@ -303,7 +302,7 @@ def _bandwidth(train_BF: np.ndarray, test_BF: np.ndarray) -> float:
 
 
 def _at_equal_steps(x_BF: np.ndarray) -> np.ndarray:
-    count = min(len(x_BF), MOST_FOR_BANDWIDTH)
+    count = min(len(x_BF), MAX_FOR_BANDWIDTH)
     few_BF: np.ndarray = x_BF[np.linspace(0, len(x_BF) - 1, count).astype(np.int64)]
     return few_BF
 

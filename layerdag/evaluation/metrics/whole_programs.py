@@ -53,9 +53,9 @@ from layerdag.statistics import Interval, auroc
 from layerdag.traces.trace import Trace, Workload
 from layerdag.validation.whole_program import WHOLE_PROGRAM_RULES, Verdict, judge_program
 
-MOST_JOBS = 200
+MAX_JOBS = 200
 """Jobs of a set that are looked at, drawn at random from larger ones."""
-LEAST_JOBS = 20
+MIN_JOBS = 20
 """Jobs of a set below which a classifier tells nothing."""
 FOLDS = 5
 _TREES = 150
@@ -99,9 +99,7 @@ def jobs_beside(
     sets = (train, test, samples)
     if not all(len(things) and all(map(_has_numbers, things)) for things in sets):
         return None
-    operators = [
-        word for job in test[:MOST_JOBS] for word in attributed_graph(job).categories["op"]
-    ]
+    operators = [word for job in test[:MAX_JOBS] for word in attributed_graph(job).categories["op"]]
     known = sum(word.startswith("aten::") for word in operators)
     return sets if 2 * known > len(operators) else None
 
@@ -161,7 +159,7 @@ def _share(verdict: Verdict) -> float:
 
 
 def judge_jobs(things: Sequence[GraphLike], seed: int = 0, label: str = "") -> JudgedJobs:
-    """Judge jobs by the rules of whole programs, at most ``MOST_JOBS`` of them.
+    """Judge jobs by the rules of whole programs, at most ``MAX_JOBS`` of them.
 
     Args:
         things: Jobs of any kind.
@@ -169,9 +167,9 @@ def judge_jobs(things: Sequence[GraphLike], seed: int = 0, label: str = "") -> J
         label: Name of the set, so that sets are drawn apart.
     """
     chosen = list(range(len(things)))
-    if len(chosen) > MOST_JOBS:
+    if len(chosen) > MAX_JOBS:
         rng = numpy_generator(seed, "judged jobs", label)
-        chosen = sorted(rng.choice(len(chosen), MOST_JOBS, replace=False).tolist())
+        chosen = sorted(rng.choice(len(chosen), MAX_JOBS, replace=False).tolist())
     verdicts, features, graphs, left_out = [], [], [], []
     for at in chosen:
         try:
@@ -189,11 +187,11 @@ def judge_jobs(things: Sequence[GraphLike], seed: int = 0, label: str = "") -> J
 def structures(jobs: Sequence[AttributedGraph]) -> np.ndarray:
     """Return the number of each job's structure, int64 (B,): its operators and edges, no sizes.
 
-    All differ where there are fewer structures than ``LEAST_JOBS``: too few to learn from some and
+    All differ where there are fewer structures than ``MIN_JOBS``: too few to learn from some and
     to judge others.
     """
     found_B = program_numbers([replace(graph, numbers={}) for graph in jobs])
-    return found_B if len(np.unique(found_B)) >= LEAST_JOBS else np.arange(len(jobs))
+    return found_B if len(np.unique(found_B)) >= MIN_JOBS else np.arange(len(jobs))
 
 
 _KINDS: Mapping[str, frozenset[str]] = {
@@ -312,7 +310,7 @@ class JobClassifier(Metric):
         """Return both AUROCs, each with a bootstrap over jobs.
 
         Raises:
-            DataError: If a set has fewer than ``LEAST_JOBS`` jobs with exact numbers.
+            DataError: If a set has fewer than ``MIN_JOBS`` jobs with exact numbers.
         """
         train, test, generated = comparison.once(_judged)
         found = []
@@ -354,15 +352,15 @@ def job_auroc(
         replicates: Of the bootstrap.
 
     Raises:
-        DataError: If a set has fewer than ``LEAST_JOBS`` jobs.
+        DataError: If a set has fewer than ``MIN_JOBS`` jobs.
     """
     from sklearn.ensemble import ExtraTreesClassifier
     from sklearn.model_selection import StratifiedGroupKFold
 
     counts = len(other_BF), len(real_BF)
-    if min(counts) < LEAST_JOBS:
+    if min(counts) < MIN_JOBS:
         raise DataError(
-            f"The classifier of jobs needs at least {LEAST_JOBS} jobs of each set, found "
+            f"The classifier of jobs needs at least {MIN_JOBS} jobs of each set, found "
             f"{min(counts)}."
         )
     x_BF = np.concatenate([other_BF, real_BF])

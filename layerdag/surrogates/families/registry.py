@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from layerdag.surrogates.families.networks import NetworkSettings
 
 
-_MOST_MEMBERS, _MOST_OUTPUTS = 100, 1000
+_MAX_MEMBERS, _MAX_OUTPUTS = 100, 1000
 
 
 def rebuild(family: str, config: dict[str, Any], arrays: dict[str, np.ndarray]) -> SurrogateModel:
@@ -114,7 +114,7 @@ def _rebuild_network(config: dict[str, Any], arrays: dict[str, np.ndarray]) -> S
 
 def _outputs(config: Mapping[str, Any]) -> tuple[str, ...]:
     outputs = tuple(map(str, config.get("outputs", ())))
-    if len(outputs) > _MOST_OUTPUTS or len(set(outputs)) != len(outputs):
+    if len(outputs) > _MAX_OUTPUTS or len(set(outputs)) != len(outputs):
         raise ValueError("outputs out of bounds")
     return outputs
 
@@ -129,7 +129,7 @@ def _output(config: Mapping[str, Any]) -> int:
 def _rebuild_stacked(config: dict[str, Any], arrays: dict[str, np.ndarray]) -> SurrogateModel:
     weight_M = np.asarray(config["weights"], dtype=float)
     facts = config["members"]
-    if not 0 < len(facts) <= _MOST_MEMBERS or weight_M.shape != (len(facts),):
+    if not 0 < len(facts) <= _MAX_MEMBERS or weight_M.shape != (len(facts),):
         raise ValueError("number of members or weights out of bounds")
     if not np.isfinite(weight_M).all():
         raise ValueError("a weight is no number")

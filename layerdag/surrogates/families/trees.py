@@ -174,7 +174,7 @@ FitMember = Callable[[Sequence[DAG], np.ndarray, GraphSizes, int], SurrogateMode
 
 _DIFFICULTY = BoostingSettings(trees=100, depth=2)
 # Errors are learned in the logarithm; a lucky hit must not count as endless certainty.
-_LEAST_ERROR = 0.02
+_MIN_ERROR = 0.02
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,7 +265,7 @@ def fit_stacked(
             members.append(member)
     standard_B = scale.standardize(target_B)
     weight_F = _weights(held_out_BF, standard_B)
-    error_B = np.abs(held_out_BF @ weight_F - standard_B) + _LEAST_ERROR
+    error_B = np.abs(held_out_BF @ weight_F - standard_B) + _MIN_ERROR
     difficulty = fit_boosting(dags, error_B, sizes, seed=seed, settings=_DIFFICULTY)
     return StackedEnsemble(scale, tuple(members), np.repeat(weight_F / folds, folds), difficulty)
 

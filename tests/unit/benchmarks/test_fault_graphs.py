@@ -8,7 +8,7 @@ from table_records import chain
 
 from layerdag.dag.dag import DAG
 from layerdag.dag.graph_set import GraphSet
-from layerdag.evaluation.metrics.programs import repeated_blocks
+from layerdag.evaluation.metrics.repeated_blocks import repeated_blocks
 from layerdag.schema.attributes import NumericAttribute
 
 BY_GRAPH = {

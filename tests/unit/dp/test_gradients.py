@@ -15,7 +15,7 @@ from layerdag.dp.gradients import (
     code_scales,
     graph_nats,
 )
-from layerdag.dp.settings import Units
+from layerdag.dp.units import Units
 from layerdag.errors import ConfigError
 from layerdag.models.config import FastConfig
 from layerdag.models.fast.model import FastLayerDAG

@@ -5,7 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from layerdag.dp.settings import Privacy, Units, epsilon_of, noise_multiplier, read_owners
+from layerdag.dp.accountant import epsilon_of, noise_multiplier
+from layerdag.dp.settings import Privacy
+from layerdag.dp.units import Units, read_owners
 from layerdag.errors import ConfigError, DataError
 from layerdag.runtime.settings import build_settings
 

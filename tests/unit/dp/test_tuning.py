@@ -10,7 +10,7 @@ import torch
 from private_jobs import PrivateJobs, nats_of
 
 from layerdag.dp.gradients import Adapters, SecretGenerator
-from layerdag.dp.settings import Privacy, Units
+from layerdag.dp.settings import Privacy
 from layerdag.dp.tuning import (
     OWNER_ONLY,
     Canaries,
@@ -21,6 +21,7 @@ from layerdag.dp.tuning import (
     scores,
     tune_privately,
 )
+from layerdag.dp.units import Units
 from layerdag.errors import UsageError
 from layerdag.training.checkpoint import load_checkpoint
 from layerdag.training.loggers import Logger

@@ -15,7 +15,7 @@ from layerdag.training.settings import OptimizerConfig
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch) -> None:
-    monkeypatch.setattr(_settings, "LEAST_SHADOWS", 4)
+    monkeypatch.setattr(_settings, "MIN_SHADOWS", 4)
 
 
 @dataclass(frozen=True, eq=False)

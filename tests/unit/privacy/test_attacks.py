@@ -24,7 +24,7 @@ from layerdag.privacy.attacks import (
     inferred_properties,
     significant_after_correction,
 )
-from layerdag.privacy.membership import Attack
+from layerdag.privacy.membership import AttackResult
 from layerdag.privacy.membership_attacks import AttackPool, traits_of
 from layerdag.statistics import Interval, Verdict
 
@@ -70,7 +70,7 @@ def test_the_best_sample_is_found_without_aligning_with_every_one(rng, monkeypat
     dags = [random_dag(rng, [2, 3, 3], [4]) for _ in range(30)]
     pool = AttackPool(dags[:5], dags[5:10], dags[10:])
     few = Reconstruction(pool).best_fractions(pool.roles.real_G, pool.roles.sample_K)
-    monkeypatch.setattr(_alignment, "MOST_ALIGNED", 20)
+    monkeypatch.setattr(_alignment, "MAX_ALIGNED", 20)
     monkeypatch.setattr(_alignment, "CHUNK", 3)
     every = Reconstruction(pool)
     assert every.best_fractions(pool.roles.real_G, pool.roles.sample_K) == pytest.approx(
@@ -216,20 +216,20 @@ def edited(dag: DAG, rng: np.random.Generator) -> DAG:
     return dag.with_columns(x_NA)
 
 
-def found(train: list[DAG], held_out: list[DAG], made: list[DAG]) -> dict[str, Attack]:
+def found(train: list[DAG], held_out: list[DAG], made: list[DAG]) -> dict[str, AttackResult]:
     pool = AttackPool(train, held_out, made)
     return {attack.name: attack for attack in attack_outcomes(all_attacks(pool), pool.roles, 0)}
 
 
 @pytest.fixture(scope="module")
-def memorized() -> dict[str, Attack]:
+def memorized() -> dict[str, AttackResult]:
     rng = np.random.default_rng(0)
     train = graphs(rng, 60)
     return found(train, graphs(rng, 60), [edited(dag, rng) for dag in train])
 
 
 @pytest.fixture(scope="module")
-def honest() -> list[dict[str, Attack]]:
+def honest() -> list[dict[str, AttackResult]]:
     everything = []
     for seed in range(3):
         rng = np.random.default_rng(seed)
@@ -286,7 +286,7 @@ def test_too_few_graphs_for_a_classifier_leave_the_other_attacks():
 
 def cross_fitted(
     rng: np.random.Generator, count: int, folds: int, *, copies: bool
-) -> dict[str, Attack]:
+) -> dict[str, AttackResult]:
     """Return the attacks on generators of folds, which copy graphs or draw others like them."""
     real, fold_G = graphs(rng, count), rng.permutation(count) % folds
     parts = []
@@ -326,9 +326,9 @@ def test_attacks_that_compare_are_left_out_where_a_fold_has_too_few():
     assert set(attacks) == {"nearest_sample", "unique_motifs", "reconstruction"}
 
 
-def attack(name: str, auc: float, low: float) -> Attack:
+def attack(name: str, auc: float, low: float) -> AttackResult:
     interval = Interval(low, 2 * auc - low)
-    return Attack(name, "", auc, interval, 0.0, 50, 50, Verdict.from_interval(interval), None)
+    return AttackResult(name, "", auc, interval, 0.0, 50, 50, Verdict.from_interval(interval), None)
 
 
 def test_the_wider_interval_is_that_of_five_tests_at_once():

@@ -14,7 +14,7 @@ from layerdag.privacy.attacks import sample_attacks
 from layerdag.privacy.membership import (
     CERTAIN,
     REPLICATES,
-    Attack,
+    AttackResult,
     _by_chance,
     _Draws,
     _found,
@@ -154,7 +154,7 @@ def test_what_is_saved_of_an_attack_makes_it_again(rng):
     assert (saved["caught"], saved["others"]) == (attack.true_positive_rate, 8)
     fields = {field: saved[key] for key, field in SAVED_AS.items()}
     same = {name: value for name, value in saved.items() if name not in SAVED_AS}
-    assert Attack(**same, **fields) == attack
+    assert AttackResult(**same, **fields) == attack
 
 
 def test_too_few_graphs_say_how_many_it_would_take(rng):

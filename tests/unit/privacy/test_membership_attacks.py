@@ -10,12 +10,11 @@ from layerdag.dag.graph_set import GraphSet
 from layerdag.privacy.membership_attacks import (
     COMPONENTS,
     GRAPHS_PER_VALUE,
-    MOST_CODES,
-    MOST_VALUES,
+    MAX_CODES,
+    MAX_VALUES,
     RADIUS,
     AttackPool,
     DensityRatio,
-    NearestProgram,
     NearestSample,
     Roles,
     Trait,
@@ -83,7 +82,7 @@ def test_pairs_that_samples_alone_have_get_no_column():
 
 
 def test_codes_beyond_the_last_column_share_it():
-    last = MOST_CODES - 1
+    last = MAX_CODES - 1
     dags = [path(last, last), path(last + 1, last + 700)]
     counts = graph_descriptors(GraphSet.from_dags(dags), 0)
     assert counts.shape == (2, 0)  # no pairs are counted without real graphs
@@ -190,7 +189,7 @@ def test_a_job_measured_again_is_known_by_its_program_alone(rng):
     train = alike(rng, 4)
     again = [dag.with_columns(dag.x_NA + torch.tensor([0, 90])) for dag in train]
     pool = AttackPool(train, alike(rng, 4), again, measured=(1,))
-    [(by_program_T, _)] = NearestProgram(pool).folds(pool.roles, 0)
+    [(by_program_T, _)] = NearestSample(pool, programs=True).folds(pool.roles, 0)
     [(by_all_T, _)] = NearestSample(pool).folds(pool.roles, 0)
     assert by_program_T == pytest.approx(0, abs=1e-6)
     assert by_all_T.max() < -0.1
@@ -349,7 +348,7 @@ def test_what_is_read_of_a_sample_is_what_it_shows_and_not_what_it_states():
 
 
 def test_values_beyond_the_limit_are_too_many():
-    many = [job(0, family=f"f{i % (MOST_VALUES + 1)}") for i in range(5 * (MOST_VALUES + 1))]
+    many = [job(0, family=f"f{i % (MAX_VALUES + 1)}") for i in range(5 * (MAX_VALUES + 1))]
     assert "family" not in traits(many, [job(0)])
 
 

@@ -6,7 +6,7 @@ from random_graphs import random_dag
 
 from layerdag.dag.dag import DAG
 from layerdag.privacy import membership_attacks as _classifier
-from layerdag.privacy.membership_attacks import LEAST_GRAPHS, AttackPool, CalibratedClassifier
+from layerdag.privacy.membership_attacks import MIN_GRAPHS, AttackPool, CalibratedClassifier
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +20,7 @@ def graphs(rng: np.random.Generator, count: int) -> list[DAG]:
 
 @pytest.mark.parametrize(
     ("held_out", "made", "folds"),
-    [(2 * LEAST_GRAPHS, LEAST_GRAPHS, 2), (2 * LEAST_GRAPHS - 1, 9, 0), (20, LEAST_GRAPHS - 1, 0)],
+    [(2 * MIN_GRAPHS, MIN_GRAPHS, 2), (2 * MIN_GRAPHS - 1, 9, 0), (20, MIN_GRAPHS - 1, 0)],
 )
 def test_it_takes_four_graphs_on_either_side(rng, held_out, made, folds):
     pool = AttackPool(graphs(rng, 1), graphs(rng, held_out), graphs(rng, made))

@@ -9,8 +9,9 @@ from raw_graphs import chain
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.publication import training as _recipe
-from layerdag.publication.settings import PrivateWorkspace, ReleaseSettings, workspace_lock
+from layerdag.publication.settings import ReleaseSettings
 from layerdag.publication.training import training_settings
+from layerdag.publication.workspace import PrivateWorkspace, workspace_lock
 from layerdag.sampling.generated import GeneratedGraph
 from layerdag.training.settings import TrainSettings
 

@@ -19,7 +19,7 @@ from layerdag.kinds.job import JOB
 from layerdag.privacy.membership import attack_by_scores
 from layerdag.publication import cross_fitting as _cross_fit, drawing as _draw
 from layerdag.publication.cross_fitting import (
-    LEAST_RUNS,
+    MIN_RUNS,
     CrossFit,
     RunRequirement,
     choose_held_out,
@@ -36,7 +36,8 @@ from layerdag.publication.cross_fitting import (
     split_jobs,
 )
 from layerdag.publication.pages import held_out_alike
-from layerdag.publication.settings import FOLDS, ReleaseSettings, read_jobs
+from layerdag.publication.settings import ReleaseSettings, read_jobs
+from layerdag.publication.workspace import FOLDS
 from layerdag.sampling.generated import GeneratedGraph
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.schema.schema import GraphSchema
@@ -167,8 +168,8 @@ def test_runs_of_programs_that_cannot_be_held_out_whole_are_warned_of(sizes):
 @given(st.lists(st.integers(2, 12), min_size=1, max_size=6), st.integers(0, 1000))
 def test_every_family_is_held_out_as_often_as_the_others(sizes, seed):
     families = [f"family-{i}" for i, size in enumerate(sizes) for _ in range(size)]
-    if len(families) < LEAST_RUNS:
-        families += ["more"] * LEAST_RUNS
+    if len(families) < MIN_RUNS:
+        families += ["more"] * MIN_RUNS
     jobs = jobs_of(families)
     # By chance some have equally many of each operator, and programs would be drawn, not runs.
     jobs.__dict__["programs"] = {graph.name: graph.name for graph in jobs.graphs}

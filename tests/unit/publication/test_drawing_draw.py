@@ -15,13 +15,8 @@ from layerdag.errors import UsageError
 from layerdag.publication import drawing as _draw
 from layerdag.publication.cross_fitting import dataset_of
 from layerdag.publication.drawing import KEPT, AcceptedSamples, draw_samples
-from layerdag.publication.settings import (
-    DRAWN,
-    HASHES,
-    PrivateWorkspace,
-    ReleaseSettings,
-    read_jobs,
-)
+from layerdag.publication.settings import ReleaseSettings, read_jobs
+from layerdag.publication.workspace import DRAWN, HASHES, PrivateWorkspace
 from layerdag.sampling.generated import GeneratedGraph
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.schema.schema import GraphSchema

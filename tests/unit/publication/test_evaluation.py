@@ -15,7 +15,7 @@ from layerdag.errors import DataError
 from layerdag.kinds.flow import FLOW
 from layerdag.privacy.attacks import Inference
 from layerdag.privacy.copies import DistanceToClosestRecord
-from layerdag.privacy.membership import Attack, DetectionRate
+from layerdag.privacy.membership import AttackResult, DetectionRate
 from layerdag.privacy.sample_leaks import SampleLeaks
 from layerdag.publication import evaluation as _evaluation
 from layerdag.publication.cross_fitting import CrossFit, RunRequirement, dataset_of
@@ -28,7 +28,8 @@ from layerdag.publication.evaluation import (
     evaluate_samples,
     verdict_of,
 )
-from layerdag.publication.settings import ReleaseSettings, TimeLeft, read_jobs
+from layerdag.publication.schedule import TimeLeft
+from layerdag.publication.settings import ReleaseSettings, read_jobs
 from layerdag.sampling.generated import GeneratedGraph
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.statistics import Interval, SampleSizeRequirement as GraphsNeeded, Verdict
@@ -66,11 +67,11 @@ def test_few_graphs_on_either_side_are_not_compared(real, monkeypatch):
     dags = [sample.dag for sample in samples(real)]
     held = len(real[1].held_out)
     assert held >= 3
-    monkeypatch.setattr(_evaluation, "FEWEST_COMPARED", 3)
+    monkeypatch.setattr(_evaluation, "MIN_COMPARED", 3)
     found: Any = _evaluation.similarity_of(real[1], dags[:3])
     assert found == "compared"
     assert _evaluation.similarity_of(real[1], dags[:2]) is None
-    monkeypatch.setattr(_evaluation, "FEWEST_COMPARED", held + 1)
+    monkeypatch.setattr(_evaluation, "MIN_COMPARED", held + 1)
     assert _evaluation.similarity_of(real[1], dags * held) is None
 
 
@@ -82,7 +83,7 @@ def test_usefulness_needs_labels_in_all_three_parts(real, monkeypatch):
         return len(made)
 
     monkeypatch.setattr(_evaluation, "transferred", told)
-    monkeypatch.setattr(_evaluation, "FEWEST_TESTED", 3)
+    monkeypatch.setattr(_evaluation, "MIN_TESTED", 3)
     kept = samples(real)
     bare_dag = kept[0].dag.with_conditions({})
     found: Any = _evaluation._transfer(real[1], [*kept[1:], replace(kept[0], dag=bare_dag)])
@@ -97,7 +98,7 @@ def test_labels_that_teach_nothing_are_no_error(real, monkeypatch):
         raise DataError("All labels are alike.")
 
     monkeypatch.setattr(_evaluation, "transferred", refuse)
-    monkeypatch.setattr(_evaluation, "FEWEST_TESTED", 1)
+    monkeypatch.setattr(_evaluation, "MIN_TESTED", 1)
     assert _evaluation._transfer(real[1], samples(real)) is None
 
 
@@ -201,7 +202,7 @@ def drawn(kept: int, copies: int = 0) -> AcceptedSamples:
 
 
 def leaks(samples: int, verdict: Verdict) -> SampleLeaks:
-    attack = Attack(
+    attack = AttackResult(
         "nearest_sample", "how near", 0.6, Interval(0.55, 0.65), 0.1, 10, 10, verdict, None
     )
     near = DistanceToClosestRecord(
@@ -316,16 +317,16 @@ def test_hardly_any_samples_suffice_if_no_more_were_asked_for(settings):
     )
 
 
-def with_attacks(*attacks: Attack, reads: tuple[Inference, ...] = ()) -> Any:
+def with_attacks(*attacks: AttackResult, reads: tuple[Inference, ...] = ()) -> Any:
     last = replace(leaks(20, Verdict.CHANCE), attacks=attacks, inferences=reads)
     found = evaluation(leaks(20, Verdict.CHANCE))
     found.leaks, found.verdicts = last, last.verdicts
     return found
 
 
-def learned(auc: float, low: float) -> Attack:
+def learned(auc: float, low: float) -> AttackResult:
     """Return an attack that shares its level with others."""
-    return Attack(
+    return AttackResult(
         "unique_motifs", "it", auc, Interval(low, 2 * auc - low), 0.1, 10, 10, Verdict.LEAKS, None
     )
 

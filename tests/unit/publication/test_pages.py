@@ -38,7 +38,7 @@ from layerdag.publication.settings import ReleaseSettings
 from layerdag.report.content import IS_IT_LIKE, IS_IT_USEFUL
 from layerdag.report.page import render
 from layerdag.statistics import Interval
-from layerdag.surrogates.data import REAL, SYNTHETIC
+from layerdag.surrogates.training_sets import REAL, SYNTHETIC
 
 COLUMNS = ["name", "nodes", "edges", "ranks", "label", "family"]
 # Croissant 1.1, "Dataset-level information": required properties.

@@ -19,7 +19,8 @@ from layerdag.publication.drawing import KEPT, AcceptedSamples, keys_of, written
 from layerdag.publication.evaluation import Reason, ReleaseDecision, ReleaseVerdict
 from layerdag.publication.pages import ReleaseFindings
 from layerdag.publication.pipeline import write_release
-from layerdag.publication.settings import PrivateWorkspace, ReleaseSettings, read_jobs
+from layerdag.publication.settings import ReleaseSettings, read_jobs
+from layerdag.publication.workspace import PrivateWorkspace
 from layerdag.report.content import ReportContent
 from layerdag.report.page import write_page
 from layerdag.sampling.settings import GenerationSettings

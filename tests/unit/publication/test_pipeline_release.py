@@ -24,7 +24,7 @@ from layerdag.traces.chakra.workload import read_workload
 @pytest.fixture(autouse=True)
 def no_model(monkeypatch) -> None:
     stand_in(monkeypatch)
-    monkeypatch.setattr(_evaluation, "FEWEST_COMPARED", 10_000)  # not in every test: it takes long
+    monkeypatch.setattr(_evaluation, "MIN_COMPARED", 10_000)  # not in every test: it takes long
     monkeypatch.setattr(_evaluation, "SIMULATED", 1)
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from layerdag.errors import UsageError
-from layerdag.publication.settings import ReleaseSettings, workspace_lock
+from layerdag.publication.settings import ReleaseSettings
+from layerdag.publication.workspace import workspace_lock
 
 REQUEST = {"seed": 0, "steps": 3}
 

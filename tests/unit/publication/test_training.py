@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from layerdag.publication import training as recipe
-from layerdag.publication.settings import TRAINING
 from layerdag.publication.training import (
     run_of,
     train_model,
     train_or_resume,
 )
+from layerdag.publication.workspace import TRAINING
 from layerdag.training.checkpoint import LOG
 
 

@@ -10,10 +10,10 @@ import torch
 from layerdag.dag.dag import DAG
 from layerdag.evaluation.similarity import QualityReport
 from layerdag.privacy.copies import DistanceToClosestRecord, Novelty
-from layerdag.privacy.membership import Attack
+from layerdag.privacy.membership import AttackResult
 from layerdag.privacy.sample_leaks import SampleLeaks
 from layerdag.report.content import (
-    FEWEST_TESTED,
+    MIN_TESTED,
     median_ratio,
     nearest_real,
     privacy_verdict,
@@ -22,8 +22,8 @@ from layerdag.report.content import (
 )
 from layerdag.report.page import SECTIONS
 from layerdag.statistics import Interval, Verdict
-from layerdag.surrogates.data import REAL, SYNTHETIC
 from layerdag.surrogates.scoring import SCORES
+from layerdag.surrogates.training_sets import REAL, SYNTHETIC
 from layerdag.surrogates.tstr import Score, TransferReport, TransferRow
 
 
@@ -91,9 +91,9 @@ def leaks(nearest: Verdict, *attacks: Verdict) -> SampleLeaks:
     return SampleLeaks(40, near, tuple(attack("a", verdict) for verdict in attacks))
 
 
-def attack(name: str, verdict: Verdict) -> Attack:
+def attack(name: str, verdict: Verdict) -> AttackResult:
     area, between = (0.6, Interval(0.55, 0.65)) if verdict is Verdict.LEAKS else (0.5, SPREAD)
-    return Attack(name, "what", area, between, 0.1, 20, 10, verdict, None)
+    return AttackResult(name, "what", area, between, 0.1, 20, 10, verdict, None)
 
 
 def transfer(real: float, made: float) -> TransferReport:
@@ -199,7 +199,7 @@ def test_where_real_graphs_teach_nothing_use_cannot_be_told():
 
 
 def test_a_test_on_few_real_jobs_is_too_few_to_tell():
-    few = replace(transfer(0.9, 0.9), tested_on=FEWEST_TESTED - 1)
+    few = replace(transfer(0.9, 0.9), tested_on=MIN_TESTED - 1)
     assert utility_verdict(few).answer == "too few to tell"
 
 

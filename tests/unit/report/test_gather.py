@@ -31,8 +31,9 @@ from layerdag.report.gather import (
 from layerdag.sampling.generated import GeneratedGraph
 from layerdag.simulator.config import Topology
 from layerdag.statistics import Interval
-from layerdag.surrogates.data import REAL, SHUFFLED, SYNTHETIC, Labeled
 from layerdag.surrogates.scoring import SCORES
+from layerdag.surrogates.targets import Labeled
+from layerdag.surrogates.training_sets import REAL, SHUFFLED, SYNTHETIC
 from layerdag.surrogates.tstr import Score, TransferReport, TransferRow
 
 

@@ -9,7 +9,7 @@ import pytest
 from layerdag.evaluation.metrics.base import Metric
 from layerdag.evaluation.similarity import DEFAULT_METRICS
 from layerdag.privacy.attacks import Inference
-from layerdag.privacy.membership import Attack, DetectionRate
+from layerdag.privacy.membership import AttackResult, DetectionRate
 from layerdag.report import sections
 from layerdag.report.content import (
     CategoryFractions,
@@ -196,8 +196,10 @@ def test_metrics_that_failed_are_listed_with_their_reason(content):
 
 def attack(
     verdict: Verdict, need: SampleSizeRequirement | None = None, name: str = "likelihood"
-) -> Attack:
-    return Attack(name, "what it does", 0.5, Interval(0.25, 0.75), 0.125, 20, 10, verdict, need)
+) -> AttackResult:
+    return AttackResult(
+        name, "what it does", 0.5, Interval(0.25, 0.75), 0.125, 20, 10, verdict, need
+    )
 
 
 @pytest.mark.parametrize(

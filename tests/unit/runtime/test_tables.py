@@ -5,7 +5,7 @@ import gzip
 
 import pytest
 
-from layerdag.dp.settings import read_owners
+from layerdag.dp.units import read_owners
 from layerdag.errors import DataError
 from layerdag.graph.attributed_graph import read_labels
 from layerdag.runtime.tables import iter_lines, read_table

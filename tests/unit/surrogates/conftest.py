@@ -3,7 +3,7 @@ import pytest
 from random_graphs import random_dag
 
 from layerdag.dag.dag import DAG, GraphSizes
-from layerdag.surrogates.data import Labeled
+from layerdag.surrogates.targets import Labeled
 
 SIZES = GraphSizes(attributes=(4, 3), edge_types=2)
 

@@ -21,7 +21,11 @@ from layerdag.samples.manifest import read_manifest
 from layerdag.sampling.folder import write_samples
 from layerdag.schema.schema import GraphSchema
 from layerdag.simulator.learned import OperatorTrees
-from layerdag.surrogates.data import (
+from layerdag.surrogates.data import read_samples, stream_samples
+from layerdag.surrogates.files import load_surrogate, save_surrogate
+from layerdag.surrogates.operators import fit_operators, operator_errors
+from layerdag.surrogates.targets import labeled, mask_attributes
+from layerdag.surrogates.training_sets import (
     AUGMENTED,
     REAL,
     REDRAWN,
@@ -29,15 +33,8 @@ from layerdag.surrogates.data import (
     SUBSAMPLE,
     SYNTHETIC,
     few_real,
-    fit_operators,
-    labeled,
-    mask_attributes,
-    operator_errors,
-    read_samples,
-    stream_samples,
     training_set,
 )
-from layerdag.surrogates.files import load_surrogate, save_surrogate
 from layerdag.traces.trace import Trace
 from layerdag.training.checkpoint import checkpoint_schema
 

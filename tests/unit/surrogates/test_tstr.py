@@ -3,18 +3,18 @@ import pytest
 
 from layerdag.errors import UsageError
 from layerdag.statistics import Interval
-from layerdag.surrogates.data import (
+from layerdag.surrogates.families.trees import BoostingSettings, fit_boosting
+from layerdag.surrogates.targets import Labeled
+from layerdag.surrogates.training_sets import (
     AUGMENTED,
     CONDITIONS,
     REAL,
     RELABELED,
     SHUFFLED,
     SYNTHETIC,
-    Labeled,
     few_real,
     training_set,
 )
-from layerdag.surrogates.families.trees import BoostingSettings, fit_boosting
 from layerdag.surrogates.tstr import evaluate_tstr
 
 

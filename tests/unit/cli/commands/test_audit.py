@@ -482,7 +482,7 @@ def test_the_weights_are_attacked_with_graphs_of_folders(tmp_path):
 
 
 def test_shadow_models_are_trained_told_and_kept(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(_settings, "LEAST_SHADOWS", 6)
+    monkeypatch.setattr(_settings, "MIN_SHADOWS", 6)
     chain_checkpoint(tmp_path)
     train, holdout = flows(tmp_path / "train", 0, 6), flows(tmp_path / "holdout", 6, 6)
     made = flows(tmp_path / "made", 0, 4)

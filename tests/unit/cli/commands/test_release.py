@@ -9,7 +9,8 @@ from traced_jobs import write_jobs
 from layerdag.cli.main import main
 from layerdag.publication.evaluation import ReleaseDecision, ReleaseVerdict
 from layerdag.publication.pipeline import Release
-from layerdag.publication.settings import FOUND, ReleaseSettings
+from layerdag.publication.settings import ReleaseSettings
+from layerdag.publication.workspace import FOUND
 
 
 def test_flags_become_settings_and_the_exit_code_says_whether_there_is_a_release(

@@ -13,7 +13,7 @@ from layerdag.evaluation.metrics import classifiers as module
 from layerdag.evaluation.metrics.base import AttributeView, Comparison, Goal, SimilarityRow
 from layerdag.evaluation.metrics.classifiers import (
     CLASSIFIER_METRIC,
-    MOST_PAIRS,
+    MAX_PAIRS,
     NodeClassifier,
     classifier_bound,
     connected_pairs,
@@ -92,7 +92,7 @@ def test_rows_hold_operator_first_parent_degrees_and_numbers():
 
 
 def test_equal_seeds_give_equal_areas_also_of_drawn_nodes(monkeypatch):
-    monkeypatch.setattr(module, "MOST_NODES", 80)
+    monkeypatch.setattr(module, "MAX_NODES", 80)
     sets = graphs(0), graphs(1), graphs(2)
     first, second, other = row(*sets), row(*sets), row(*sets, seed=1)
     assert first.generated == second.generated
@@ -175,10 +175,10 @@ def test_pairs_that_no_real_graph_has_share_a_column():
 
 def test_graphs_without_edges_have_no_pairs_and_columns_are_bounded():
     bare = GraphSet.from_dags([DAG.build(torch.zeros(2, 1, dtype=torch.int64), _no_edges())])
-    many = _pairs(*((code, code + 1) for code in range(MOST_PAIRS + 40)))
+    many = _pairs(*((code, code + 1) for code in range(MAX_PAIRS + 40)))
     found = connected_pairs((many, bare, many))
-    assert found[0].shape == (1, MOST_PAIRS + 1)
-    assert found[0][0, -1] == pytest.approx(40 / (MOST_PAIRS + 40))
+    assert found[0].shape == (1, MAX_PAIRS + 1)
+    assert found[0][0, -1] == pytest.approx(40 / (MAX_PAIRS + 40))
     assert not found[1].any()
 
 

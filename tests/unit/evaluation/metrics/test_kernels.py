@@ -201,7 +201,7 @@ def test_many_graphs_are_weighed_as_few_are(rng, monkeypatch):
 def test_of_many_graphs_the_bandwidth_is_that_of_some(monkeypatch):
     x_BF = np.arange(90.0)[:, None]
     whole = discrepancy([x_BF, x_BF, x_BF], ones(90, 90, 90)).bandwidth
-    monkeypatch.setattr("layerdag.evaluation.metrics.kernels.MOST_FOR_BANDWIDTH", 30)
+    monkeypatch.setattr("layerdag.evaluation.metrics.kernels.MAX_FOR_BANDWIDTH", 30)
     some = discrepancy([x_BF, x_BF, x_BF], ones(90, 90, 90)).bandwidth
     assert some != whole
     assert some == pytest.approx(whole, rel=0.05)

@@ -8,15 +8,14 @@ from letters import layered, path, values as values_of_letters
 from layerdag.dag.dag import DAG
 from layerdag.dag.graph_set import GraphSet
 from layerdag.evaluation.metrics.base import AttributeView, SimilarityRow
-from layerdag.evaluation.metrics.programs import (
-    JointTails,
+from layerdag.evaluation.metrics.joint_tails import JointTails
+from layerdag.evaluation.metrics.operator_inputs import (
     OperatorInputs,
-    RepeatedBlock,
-    ShapeViolations,
     backward_needs,
     optimizer_inputs,
-    repeated_blocks,
 )
+from layerdag.evaluation.metrics.product_shapes import ShapeViolations
+from layerdag.evaluation.metrics.repeated_blocks import RepeatedBlock, repeated_blocks
 from layerdag.evaluation.similarity import compare
 from layerdag.schema.attributes import CategoryAttribute, NumericAttribute
 

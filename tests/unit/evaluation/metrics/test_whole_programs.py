@@ -11,7 +11,7 @@ import layerdag as ld
 from layerdag.datasets.conversion import attributed_graph
 from layerdag.errors import DataError
 from layerdag.evaluation.metrics.whole_programs import (
-    LEAST_JOBS,
+    MIN_JOBS,
     job_auroc,
     job_features,
     jobs_beside,
@@ -59,7 +59,7 @@ def test_what_is_no_job_is_left_out(step):
 
 
 def test_of_many_jobs_some_are_drawn(step, monkeypatch):
-    monkeypatch.setattr("layerdag.evaluation.metrics.whole_programs.MOST_JOBS", 4)
+    monkeypatch.setattr("layerdag.evaluation.metrics.whole_programs.MAX_JOBS", 4)
     assert len(judge_jobs([step] * 5).verdicts) == 4
 
 
@@ -119,17 +119,15 @@ def test_jobs_of_other_sizes_have_one_structure(step, faulty):
             edge_index_2E=edges_2E,
             edge_type_E=graphs[0].edge_type_E[: edges_2E.shape[1]],
         )
-        for edges_2E in (graphs[0].edge_index_2E[:, :n] for n in range(LEAST_JOBS))
+        for edges_2E in (graphs[0].edge_index_2E[:, :n] for n in range(MIN_JOBS))
     ]
-    assert structures([*others, *few])[-2:].tolist() == [LEAST_JOBS, LEAST_JOBS]
+    assert structures([*others, *few])[-2:].tolist() == [MIN_JOBS, MIN_JOBS]
 
 
 def test_few_jobs_tell_nothing():
-    few = np.zeros((LEAST_JOBS - 1, 3))
-    with pytest.raises(DataError, match=f"at least {LEAST_JOBS} jobs"):
-        job_auroc(
-            few, np.zeros((LEAST_JOBS, 3)), np.arange(2 * LEAST_JOBS - 1), seed=0, replicates=5
-        )
+    few = np.zeros((MIN_JOBS - 1, 3))
+    with pytest.raises(DataError, match=f"at least {MIN_JOBS} jobs"):
+        job_auroc(few, np.zeros((MIN_JOBS, 3)), np.arange(2 * MIN_JOBS - 1), seed=0, replicates=5)
 
 
 def test_compare_counts_the_jobs_that_keep_all_rules(step, faulty):

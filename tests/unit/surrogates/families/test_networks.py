@@ -10,7 +10,6 @@ from torch_geometric.data import Batch
 
 from layerdag.dag.dag import DAG, GraphSizes
 from layerdag.errors import DataError, UsageError
-from layerdag.surrogates.data import Labeled
 from layerdag.surrogates.families.networks import (
     MessagePassingNetwork,
     NetworkSettings,
@@ -20,6 +19,7 @@ from layerdag.surrogates.families.networks import (
     loss_of,
     ranking_loss,
 )
+from layerdag.surrogates.targets import Labeled
 
 BRIEF = NetworkSettings(width=8, rounds=1, epochs=2)
 SMALL = NetworkSettings(width=16, rounds=1, epochs=20, batch_size=8, learning_rate=1e-2)

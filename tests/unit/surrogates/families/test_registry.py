@@ -8,11 +8,11 @@ import pytest
 
 from layerdag.dag.dag import GraphSizes
 from layerdag.errors import UsageError
-from layerdag.surrogates.data import Labeled
 from layerdag.surrogates.families.base import SurrogateModel
 from layerdag.surrogates.families.networks import NetworkSettings, fit_several
 from layerdag.surrogates.families.registry import fit_with, rebuild, rebuild_output
 from layerdag.surrogates.families.trees import BoostingSettings, fit_boosting
+from layerdag.surrogates.targets import Labeled
 
 REFUSED = (KeyError, TypeError, ValueError, IndexError, RuntimeError, AttributeError, OverflowError)
 
