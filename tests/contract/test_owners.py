@@ -117,6 +117,17 @@ OWNERS = (
     Owner(
         "parameters shared by ranks", "capturing/parallel.py", names=("TensorPlan", "parallelize")
     ),
+    Owner(
+        "kinds of graphs",
+        "kinds/registry.py",
+        frozenset(("trace", "program", "flow")),
+        ("graph_kind", "kind_of_graph"),
+    ),
+    Owner(
+        "values that several programs share",
+        "schema/shared_table.py",
+        names=("SharedTable", "draw_value", "rounded_up"),
+    ),
 )
 
 
