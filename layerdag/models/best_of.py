@@ -43,7 +43,11 @@ def resample(
         request,
         numeric_BC=request.numeric_BC.repeat_interleave(count, dim=0),
         category_BM=request.category_BM.repeat_interleave(count, dim=0),
-        seeds=tuple(_candidate_seed(seed, j) for seed in request.seeds for j in range(count)),
+        seeds=tuple(
+            derive_seed(seed, "candidate", j) if j else seed
+            for seed in request.seeds
+            for j in range(count)
+        ),
         best_of=1,
         nodes_B=None if request.nodes_B is None else request.nodes_B.repeat_interleave(count),
         layers_B=None if request.layers_B is None else request.layers_B.repeat_interleave(count),
@@ -87,8 +91,3 @@ def _scores(
         batch = DAGBatch.from_dags(dags[of], repeated.numeric_BC[of], repeated.category_BM[of])
         found.append(score(batch, request.part(slice(start, end))).cpu().double())
     return torch.cat(found)
-
-
-def _candidate_seed(seed: int, number: int) -> int:
-    """Return the seed of candidate ``number``; candidate 0 has the seed itself."""
-    return seed if number == 0 else derive_seed(seed, "candidate", number)

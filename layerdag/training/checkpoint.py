@@ -294,16 +294,12 @@ def save_checkpoint(
         config = {"model": contents.spec.to_dict(), "run": dict(contents.run_config)}
         _write_json(draft / CONFIG, config)
         _write_json(draft / SCHEMA, dict(contents.schema))
-        _write_json(draft / META, _as_plain(contents.meta))
+        meta = asdict(contents.meta)
+        if contents.meta.privacy is None:
+            del meta["privacy"]
+        _write_json(draft / META, meta)
         if contents.trainer_state is not None:
             _write_state(draft / TRAINER, contents.trainer_state)
-
-
-def _as_plain(meta: CheckpointMeta) -> dict[str, Any]:
-    plain = asdict(meta)
-    if meta.privacy is None:
-        del plain["privacy"]
-    return plain
 
 
 def why_not_checkpoint(folder: Path) -> str:

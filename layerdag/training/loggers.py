@@ -21,7 +21,7 @@ class Logger(Protocol):
         ...
 
     def picture(self, step: int, name: str, file: Path) -> None:
-        """Take a picture that lies in ``file``."""
+        """Log an image file."""
         ...
 
     def close(self) -> None:

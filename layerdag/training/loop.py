@@ -339,7 +339,9 @@ class _Trainer:
         reason = "" if budget.used(self.step) < 1 else "budget"
         progress, meter = budget.used(self.step), RunningMean(budget.seconds())
         while not reason:
-            if self._validation_is_due():
+            # A signal may have come before it; then the resumed run begins with it.
+            due = self.step > 0 and self.step % self.settings.evaluate_every == 0
+            if due and self.evaluated_step != self.step:
                 self.optimizer.require_finite()
                 self._validate(budget, loggers, callback)
                 if all(group.stopped for group in self.groups):
@@ -348,7 +350,10 @@ class _Trainer:
             flags = [float(request.signal_name is not None), budget.used(self.step + 1)]
             stop, progress = self._advance(steps, progress, flags, meter)
             budget.show(self.step, meter.note)
-            reason = self._reason(stop, progress, request)
+            if stop:
+                reason = request.signal_name or "signal on another process"
+            elif progress >= 1:
+                reason = "budget"
             if self.step % self.settings.log_every == 0:
                 self.optimizer.require_finite()
                 self._log(loggers, meter.flush(budget.seconds()))
@@ -357,7 +362,13 @@ class _Trainer:
     def resume(self, checkpoint: Path) -> None:
         """Take up the state of an earlier run."""
         state = load_trainer_state(checkpoint)
-        _require_same_graphs(checkpoint, self.run)
+        learned, given = read_meta(checkpoint).split, self.run.split
+        if learned is not None and given is not None and learned.differing(given):
+            raise UsageError(
+                f"{checkpoint}: was trained with other graphs for "
+                f"{' and '.join(learned.differing(given))} than those at hand; going on would "
+                "train on graphs that were held out. Resume with the data and the split of the run."
+            )
         try:
             self.model.load_state_dict(state["model"])
             self.optimizer.load_state_dict(state["optimizer"])
@@ -440,19 +451,6 @@ class _Trainer:
         ) as ahead:
             yield _RecordedSteps(self.optimizer, ahead)
 
-    def _reason(self, stop: bool, progress: float, request: StopRequest) -> str:
-        if stop:
-            return request.signal_name or "signal on another process"
-        return "budget" if progress >= 1 else ""
-
-    def _validation_is_due(self) -> bool:
-        """Return whether this step ends with a validation that has not been made yet.
-
-        A signal may have come between the two; then the resumed run begins with it.
-        """
-        due = self.step > 0 and self.step % self.settings.evaluate_every == 0
-        return due and self.evaluated_step != self.step
-
     def _metrics(self) -> dict[str, float]:
         return {
             f"validation/{group.name}_per_graph": group.best
@@ -475,7 +473,13 @@ class _Trainer:
                 world=self.world,
             )
             if self.world.rank == 0:
-                self._observe(loggers, callback, result)
+                seen = CallbackResult() if callback is None else callback(self.model, self.step)
+                losses = result.per_decision().items()
+                figures = {f"validation/{name}": value for name, value in losses}
+                self._log(loggers, {**figures, **seen.values})
+                for logger in loggers:
+                    for name, file in seen.pictures.items():
+                        logger.picture(self.step, name, file)
         weights = self.ema.weights()
         better = [
             group.update(result.per_graph(group.objectives), self.step, weights, settings.patience)
@@ -501,16 +505,6 @@ class _Trainer:
                     weights.update(group.weights)
             self._write(self.run.last, weights, self._state(seconds))
         self.world.barrier()
-
-    def _observe(
-        self, loggers: Sequence[Logger], callback: Callback | None, result: ValidationLosses
-    ) -> None:
-        seen = CallbackResult() if callback is None else callback(self.model, self.step)
-        figures = {f"validation/{name}": value for name, value in result.per_decision().items()}
-        self._log(loggers, {**figures, **seen.values})
-        for logger in loggers:
-            for name, file in seen.pictures.items():
-                logger.picture(self.step, name, file)
 
     def _log(self, loggers: Sequence[Logger], values: Mapping[str, float]) -> None:
         """Hand figures to every logger, on process 0."""
@@ -604,14 +598,3 @@ def recorder_for(model: DAGModel, device: torch.device) -> Recorder[LossGradient
     if device.type != "cuda" or model.padding is None:
         return None
     return partial(record_cuda_graph, device=device)
-
-
-def _require_same_graphs(checkpoint: Path, run: TrainingRun) -> None:
-    """Raise UsageError if a run would go on with other graphs than it began with."""
-    learned = read_meta(checkpoint).split
-    if learned is not None and run.split is not None and learned.differing(run.split):
-        raise UsageError(
-            f"{checkpoint}: was trained with other graphs for "
-            f"{' and '.join(learned.differing(run.split))} than those at hand; going on would "
-            "train on graphs that were held out. Resume with the data and the split of the run."
-        )

@@ -46,18 +46,15 @@ def spec_for(data: GraphDataset, name: str, settings: Mapping[str, Any] | object
         config = replace(config, constraints=replace(config.constraints, **left_open))
     conditioning = getattr(config, "conditioning", None)
     if conditioning is not None and getattr(conditioning, "remaining_sizes", "none") is None:
-        choice = "encoded" if _asks_for_sizes(data) else "none"
+        names = {condition.name for condition in data.schema.numeric_conditions}
+        sized = data.schema.kind.models.encodes_sizes and names.issuperset(SIZE_CONDITIONS)
+        choice = "encoded" if sized else "none"
         config = replace(config, conditioning=replace(conditioning, remaining_sizes=choice))
     sizes, graphs = data.schema.sizes(), data.graphs["train"]
     statistics = kept_statistics(graphs, sizes)
     if hasattr(config, "constraints") and config.constraints.edge_types == "observed":
         statistics = replace(statistics, edge_type_sets=edge_type_sets(graphs, sizes))
     return ModelSpec(name, sizes, statistics, asdict(config))
-
-
-def _asks_for_sizes(data: GraphDataset) -> bool:
-    names = {condition.name for condition in data.schema.numeric_conditions}
-    return data.schema.kind.models.encodes_sizes and names.issuperset(SIZE_CONDITIONS)
 
 
 def predicts_out_degree(data: GraphDataset) -> bool:

@@ -480,7 +480,10 @@ class Optimizer:
             device = self._parameters[0].device
             sums_F = torch.tensor(sums, device=device)
             sums = self._world.average_gradients(self._parameters, sums_F).tolist()
-        self._take_counts(sums[len(flags) :])
+        for name, count in zip(self._names, sums[len(flags) :], strict=True):
+            self._counts[name] += count
+        self._batches += self._settings.accumulate * self._world.size
+        self._step_counts = dict.fromkeys(self._names, 0.0)
         self.adam.step(rate, self._clip(step))
         return sums[: len(flags)]
 
@@ -508,12 +511,6 @@ class Optimizer:
         self.adam.load_state_dict(state["adam"])
         self._counts = {name: float(state["counts"][name]) for name in self._names}
         self._batches = int(state["batches"])
-
-    def _take_counts(self, counts: Sequence[float]) -> None:
-        for name, count in zip(self._names, counts, strict=True):
-            self._counts[name] += count
-        self._batches += self._settings.accumulate * self._world.size
-        self._step_counts = dict.fromkeys(self._names, 0.0)
 
     def _clip(self, step: int) -> Tensor:
         """Clip the gradient of each group by its own norm; return whether one is not finite."""

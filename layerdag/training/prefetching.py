@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from types import TracebackType
 
 import torch
@@ -17,7 +18,7 @@ from layerdag.dag.dag import DAGBatch
 from layerdag.models.base import BatchPadding, DAGModel
 from layerdag.training.batches import BatchSource
 from layerdag.training.parts import use_one_processor
-from layerdag.training.recorded_steps import PackedBatch, SizeClass, SizeClasses, pack
+from layerdag.training.recorded_steps import PackedBatch, SizeClasses, pack
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,13 +148,11 @@ class Prefetcher:
             return batch, there
         found = self._derive(batch) if derived is None else derived.result()
         to = self._classes.holding(self._padding.sizes(found))
-        return batch, self._pool.submit(self._pack, found, to)
+        packing = partial(pack, self._padding, found, to, pinned=self._pinned)
+        return batch, self._pool.submit(packing)
 
     def _derive(self, batch: MicroBatch) -> DAGBatch:
         return self._model.derived(self._source.load(batch.graphs_G))
-
-    def _pack(self, derived: DAGBatch, to: SizeClass) -> PackedBatch:
-        return pack(self._padding, derived, to, pinned=self._pinned)
 
 
 def _is_ready(derived: Future[DAGBatch] | None) -> bool:

@@ -123,18 +123,3 @@ EXPORT int64_t sample_choose(const model_t *m, rows_t *r, const float *kind_stat
     }
     return edges;
 }
-
-/* Add a given node, the same to every row; the positions of its parents begin with the last one. */
-EXPORT int64_t sample_give(const model_t *m, rows_t *r, int64_t kind, int64_t degree, const int64_t *parent) {
-    for (int64_t e = 0; e < degree; e++) r->edge_parent[e] = parent[e];
-    for (int64_t row = 0; row < r->rows; row++) {
-        const int64_t p = row * r->options;
-        r->kind_P[p] = kind;
-        r->degree[p] = degree;
-        r->edge_start[p] = 0;
-        for (int64_t e = 0; e < degree; e++) connect(r, row, parent[e]);
-        if (r->weighted) enter(m, r, row, p);
-        r->sibling[row] = degree ? parent[0] : NEVER;
-    }
-    return 0;
-}

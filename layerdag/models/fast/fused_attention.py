@@ -1,4 +1,4 @@
-"""What an encoder block reads, on a processor: few calls around the products of attention.
+"""Fused attention on a processor: few calls around the products of an encoder block.
 
 Queries and keys go to one matrix per block and head, and gradients back to tokens, without the
 operators that gather, split, scale, mask and join them (``native/train/attend.c``). What is

@@ -47,7 +47,6 @@ _ARGUMENTS = {
     "further_parents": "ippppp",
     "choose": "ppppppp",
     "attribute": "ippppp",
-    "give": "iip",
     "set_out_degrees": "pp",
 }
 """Arguments of each kernel after the model and the rows: pointers, integers and floats."""

@@ -1,4 +1,4 @@
-"""What rounds of sampling work on: a request with what the model knows of it, and how many rows.
+"""Inputs of a sampling round: a request with what the model knows of it, and numbers of rows.
 
 Shape letters: B graphs, P pairs, Q decisions, R rows.
 Pairs are candidates of graphs, decisions those of rows of the encoder.
