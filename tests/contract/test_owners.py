@@ -12,6 +12,7 @@ from functools import cache
 import pytest
 from imports import PACKAGE
 
+from layerdag.codec.formats import ENDINGS
 from layerdag.hardware.collectives import COLLECTIVES
 from layerdag.hardware.devices import ACCELERATORS
 from layerdag.hardware.dtypes import SPELLINGS, WEIGHT_FORMATS
@@ -128,6 +129,23 @@ OWNERS = (
         "schema/shared_table.py",
         names=("SharedTable", "draw_value", "rounded_up"),
     ),
+    Owner("file formats", "codec/formats.py", frozenset(ENDINGS), ("Format", "format_of_file")),
+    Owner(
+        "manifests of samples",
+        "samples/manifest.py",
+        names=("SampleRun", "PartIndex", "read_manifest", "sample_name"),
+    ),
+    Owner(
+        "reading of samples",
+        "samples/reader.py",
+        names=("iter_samples", "part_samples", "count_samples"),
+    ),
+    Owner(
+        "folders of samples while they are filled",
+        "samples/writer.py",
+        names=("SampleFolder", "open_sample_folder", "open_run"),
+    ),
+    Owner("tables of cells", "runtime/tables.py", names=("Table", "iter_lines")),
 )
 
 
