@@ -77,7 +77,7 @@ OWNERS = (
             "operator_family",
         ),
         {
-            "models/base.py": "initializers of weights",
+            "models/spec.py": "initializers of weights",
             "validation/operators.py": "kernels of optimizers by which parameters are counted",
             "validation/step_rules.py": "kernels of optimizers that a rule follows",
         },
