@@ -108,6 +108,20 @@ OWNERS = (
             "workloads/measured_steps.py": "columns of a table",
         },
     ),
+    Owner(
+        "statistics",
+        "statistics.py",
+        names=(
+            *("Interval", "bootstrap_weights", "weighted_mean", "pearson", "spearman", "kendall"),
+            *("auroc", "resampled_wins", "SampleSizeRequirement", "chance_half_width"),
+        ),
+    ),
+    Owner("attacks on samples", "privacy/membership_attacks.py", names=("Attack", "AttackPool")),
+    Owner(
+        "results of attacks",
+        "privacy/membership.py",
+        names=("AttackResult", "attack_by_scores", "detection_rates"),
+    ),
     Owner("operators of a step", "capturing/recorder.py", names=("OperatorRecorder",)),
     Owner("pipeline stages of a program", "programs/stages.py", names=("stage_modules",)),
     Owner(
