@@ -5,9 +5,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from trace_examples import pair_workload
+
+from layerdag.datasets.job_programs import learned_sources
+from layerdag.datasets.sources import find_sources
 from layerdag.runtime.notes import Note, NoteKind
 from layerdag.simulator.cluster import read_memory, read_network, read_system
 from layerdag.simulator.sweep import read_sweep
+from layerdag.traces.chakra.workload import write_workload
 from layerdag.traces.hlo.parser import read_program
 from layerdag.traces.hlo.program import Hardware, program_workload
 from layerdag.workloads.study import read_study
@@ -40,6 +45,13 @@ def timed_products(folder: Path) -> Sequence[Note]:
         f"contracting_dims = [1] x [0] : ({kind}, {kind}) -> {kind}\nreturn\n}}\n}}\n"
     )
     return program_workload(read_program(file), Hardware.from_name("a100-80")).notes
+
+
+def unusable_program(folder: Path) -> Sequence[Note]:
+    """Learn from one trace, beside which lies a program that names no call."""
+    write_workload(pair_workload(), folder / "mine")
+    (folder / "mine.program.json").write_text('{"format": "layerdag-program/1"}')
+    return learned_sources(folder, find_sources(folder).found)[2]
 
 
 def described(
@@ -112,6 +124,7 @@ CASES = (
         "!my.float",
         module('%r = "my.made"() : () -> tensor<4x!my.float>'),
     ),
+    UnknownWord("datasets/job_programs.py", NoteKind.OPERATOR, "mine", unusable_program),
     refused(
         CONFIGS, "hidden_act: frob", "config.json", model, {**CONFIG, "hidden_act": "frob"},
         kind=NoteKind.OPERATOR,
