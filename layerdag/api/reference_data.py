@@ -51,8 +51,11 @@ class ReferenceData:
             return str(embedded[self.source])
         return self.source
 
-    def load(self) -> GraphDataset:
+    def load(self, *, as_jobs: bool = False) -> GraphDataset:
         """Return the data set by itself, with all its words, which the caller must not publish.
+
+        Args:
+            as_jobs: Load traces as graphs even where they record arguments.
 
         Raises:
             UsageError: If ``place`` is no data set and no run.
@@ -60,7 +63,7 @@ class ReferenceData:
         """
         chosen = self._of_run()
         return (
-            read_dataset(self.place, self.labels, public_words="all")
+            read_dataset(self.place, self.labels, public_words="all", as_jobs=as_jobs)
             if chosen is None
             else _built(self.source, chosen)
         )

@@ -59,6 +59,7 @@ def load_folder(
     public_words: Sequence[str] = (),
     min_programs: int = 1,
     avoid_copies: bool = False,
+    as_jobs: bool = False,
 ) -> GraphDataset:
     """Load every graph below a folder; of traces that record arguments, the forward programs.
 
@@ -83,6 +84,8 @@ def load_folder(
             listed, until every word is that of so many. 1 keeps all.
         avoid_copies: Keep a hash of each program's structure in the schema, of held-out ones too,
             so that no sample repeats one.
+        as_jobs: Load traces as graphs even where they record arguments. Nodes of such graphs have
+            FLOPs, bytes and durations, which nodes of programs do not.
 
     Raises:
         ConfigError: If ``held_out`` is no share, or ``public_words`` a word.
@@ -97,7 +100,7 @@ def load_folder(
     left_out: list[str] = []
     noted: list[Note] = []
     known = folder_labels(config)
-    graphs = list(folder_graphs(config, known, left_out, noted))
+    graphs = list(folder_graphs(config, known, left_out, noted, as_jobs=as_jobs))
     data = dataset_of(config, graphs, known)
     notes = [
         *noted,

@@ -124,12 +124,17 @@ def load_dataset(
 
 
 def read_dataset(
-    folder: str | Path, labels: str | Path | None = None, *, public_words: Sequence[str] = ()
+    folder: str | Path,
+    labels: str | Path | None = None,
+    *,
+    public_words: Sequence[str] = (),
+    as_jobs: bool = False,
 ) -> GraphDataset:
     """Load the data set in a folder with the loader's own settings; see ``load_dataset``.
 
     Words of a folder of graphs are renamed if they are neither public nor among ``public_words``
-    ("all" keeps every word).
+    ("all" keeps every word). With ``as_jobs`` traces are loaded as graphs even where they record
+    arguments.
 
     A label file counts for folders of traces or graphs alone, and is refused elsewhere. A DGRL
     family is labeled with its latencies on the Cortex-A76 processor.
@@ -143,6 +148,7 @@ def read_dataset(
     kind = kind_of_folder(Path(folder), options)
     if labels is not None:
         require_no_labels(folder, kind, labels)
+    options["as_jobs"] = as_jobs
     return load_dataset(Path(folder), **(options if kind == "folder" else {}))
 
 

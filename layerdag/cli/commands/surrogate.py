@@ -268,7 +268,7 @@ def _fit(args: argparse.Namespace) -> int:
     from layerdag.surrogates.targets import labeled
 
     require_replaceable(Path(args.out), SURROGATE, overwrite=args.overwrite)
-    data = ReferenceData(args.data, args.labels).load()
+    data = ReferenceData(args.data, args.labels).load(as_jobs=True)  # programs have no costs
     report_data(data)
     targets = args.target or ["label"]
     for target in targets:
@@ -351,7 +351,7 @@ def _eval(args: argparse.Namespace) -> int:
     from layerdag.surrogates.surrogate import FittedSurrogate
 
     model = FittedSurrogate.load(args.model)
-    data = ReferenceData(args.data, args.labels).load()
+    data = ReferenceData(args.data, args.labels).load(as_jobs=True)  # programs have no costs
     report_data(data)
     if model.notes.get("split") != data.split.to_dict():
         warn(

@@ -267,6 +267,12 @@ def test_programs_are_what_is_loaded_of_traces_with_arguments(folder):
     assert program.num_nodes == len(ld.program(folder / "mine.json").nodes)
 
 
+def test_traces_with_arguments_are_loaded_as_graphs_where_that_is_asked_for(folder):
+    data = ld.load_dataset(folder, as_jobs=True)
+    assert (data.schema.kind, sum(map(len, data.names.values()))) == (JOB, 2)
+    assert "flops" in [attribute.name for attribute in data.schema.attributes]
+
+
 def test_traces_without_arguments_are_loaded_as_graphs(folder):
     (folder / "mine.json").unlink()
     data = ld.load_dataset(folder)
