@@ -10,12 +10,12 @@ import pytest
 from imports import PACKAGE, ROOT, sources
 
 LINES = {
-    "api": 1_760,
+    "api": 1_763,
     "capturing": 2_960,
     "cli": 7_138,
     "codec": 3_142,
     "dag": 1_474,
-    "datasets": 5_015,
+    "datasets": 5_024,
     "differences": 1_268,
     "dp": 1_299,
     "evaluation": 5_363,

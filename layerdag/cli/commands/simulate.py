@@ -186,6 +186,9 @@ def _run(args: argparse.Namespace) -> int:
         return _run_binary(args)
     if args.binary:
         raise UsageError("--binary needs --backend astra-sim.")
+    for flag in ("preset", "system", "network", "compute"):
+        if args.machine and getattr(args, flag):
+            raise UsageError(f"--machine states what --{flag} would; leave one of them out.")
     workload = _read_workload(args)
     machine = read_machine(args.machine) if args.machine else None
     result = simulate(
@@ -301,9 +304,6 @@ def _cluster(
     """
     from layerdag.simulator.cluster import Cluster, read_memory
 
-    for flag in ("preset", "system", "network", "compute"):
-        if machine is not None and getattr(args, flag):
-            raise UsageError(f"--machine states what --{flag} would; leave one of them out.")
     if args.preset and (args.system or args.network):
         raise UsageError("--preset replaces --system and --network; give one or the others.")
     if machine is not None:
