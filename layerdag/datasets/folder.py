@@ -59,7 +59,6 @@ def load_folder(
     public_words: Sequence[str] = (),
     min_programs: int = 1,
     avoid_copies: bool = False,
-    as_jobs: bool = False,
 ) -> GraphDataset:
     """Load every graph below a folder; of traces that record arguments, the forward programs.
 
@@ -84,8 +83,6 @@ def load_folder(
             listed, until every word is that of so many. 1 keeps all.
         avoid_copies: Keep a hash of each program's structure in the schema, of held-out ones too,
             so that no sample repeats one.
-        as_jobs: Load traces as graphs even where they record arguments. Nodes of such graphs have
-            FLOPs, bytes and durations, which nodes of programs do not.
 
     Raises:
         ConfigError: If ``held_out`` is no share, or ``public_words`` a word.
@@ -97,6 +94,23 @@ def load_folder(
         public_words=public_words if isinstance(public_words, str) else tuple(public_words),
         min_programs=min_programs, avoid_copies=avoid_copies,
     )  # fmt: skip
+    return _load(config, as_jobs=False)
+
+
+def load_jobs(
+    folder: str | Path, labels: str | Path | None = None, public_words: Sequence[str] | str = ()
+) -> GraphDataset:
+    """Load every graph below a folder, traces as graphs even where they record arguments.
+
+    Nodes of such graphs have FLOPs, bytes and durations, which nodes of programs do not. For the
+    arguments and the errors see ``load_folder``.
+    """
+    words = public_words if isinstance(public_words, str) else tuple(public_words)
+    known = Path(labels) if labels else None
+    return _load(FolderConfig(folder=Path(folder), labels=known, public_words=words), as_jobs=True)
+
+
+def _load(config: FolderConfig, *, as_jobs: bool) -> GraphDataset:
     left_out: list[str] = []
     noted: list[Note] = []
     known = folder_labels(config)

@@ -148,7 +148,11 @@ def read_dataset(
     kind = kind_of_folder(Path(folder), options)
     if labels is not None:
         require_no_labels(folder, kind, labels)
-    options["as_jobs"] = as_jobs
+    if as_jobs and kind == "folder":
+        from layerdag.datasets.folder import load_jobs  # torch is imported with it
+
+        found = find_label_file(Path(folder)) if labels is None else {"labels": labels}
+        return load_jobs(folder, public_words=public_words, **found)
     return load_dataset(Path(folder), **(options if kind == "folder" else {}))
 
 

@@ -15,7 +15,7 @@ LINES = {
     "cli": 7_138,
     "codec": 3_142,
     "dag": 1_474,
-    "datasets": 5_024,
+    "datasets": 5_042,
     "differences": 1_268,
     "dp": 1_299,
     "evaluation": 5_363,

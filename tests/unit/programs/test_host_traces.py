@@ -15,6 +15,7 @@ from trace_examples import pair_workload
 import layerdag as ld
 from layerdag.cli.main import main
 from layerdag.datasets.job_programs import programs_in
+from layerdag.datasets.loading import read_dataset
 from layerdag.errors import LayerdagError
 from layerdag.graph.attributed_graph import write_step_times
 from layerdag.kinds.job import JOB
@@ -268,7 +269,7 @@ def test_programs_are_what_is_loaded_of_traces_with_arguments(folder):
 
 
 def test_traces_with_arguments_are_loaded_as_graphs_where_that_is_asked_for(folder):
-    data = ld.load_dataset(folder, as_jobs=True)
+    data = read_dataset(folder, as_jobs=True)
     assert (data.schema.kind, sum(map(len, data.names.values()))) == (JOB, 2)
     assert "flops" in [attribute.name for attribute in data.schema.attributes]
 
