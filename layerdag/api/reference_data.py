@@ -160,7 +160,7 @@ class ReferenceData:
         return data
 
     def _read(self, settings: Mapping[str, Any], learned: SplitFingerprint | None) -> GraphDataset:
-        """Read the folder with the settings of a run; without any, by what lies in it."""
+        """Read the folder with the settings of a run, or detect what it holds if there are none."""
         if settings.get("name") == "programs" and (Path(self.place) / INDEX).is_file():
             return self._jobs(settings)
         chosen = self._of_run() or self._of_folder(settings)

@@ -29,7 +29,7 @@ _ROLE = "layerdag:group:"  # no text of a trace begins so
 @final
 @dataclass(frozen=True)
 class CapturedStep:
-    """What one rank of each pipeline stage does in one step; others do the same in their groups.
+    """The trace of one training step, with one rank for each pipeline stage.
 
     Attributes:
         name: Of the model.

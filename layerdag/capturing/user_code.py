@@ -18,7 +18,7 @@ from layerdag.runtime.settings import did_you_mean
 
 @dataclass(frozen=True)
 class UserModel:
-    """What the function of a file returned.
+    """The return value of the user's function.
 
     Attributes:
         model: The module, or a function that runs a whole step.
