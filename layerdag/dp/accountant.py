@@ -26,11 +26,7 @@ _ENOUGH = 1.001
 def noise_multiplier(epsilon: float, delta: float, steps: int, rate: float) -> float:
     """Return the standard deviation of the noise over the clipping norm; 0 for infinity.
 
-    Args:
-        epsilon: That may be spent.
-        delta: Likewise.
-        steps: Of tuning.
-        rate: Probability with which a unit takes part in a step.
+    ``rate`` is the probability with which a unit takes part in a step.
 
     Raises:
         ConfigError: If ``dp-accounting`` is not installed.

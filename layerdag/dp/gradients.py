@@ -54,10 +54,6 @@ def code_scales(
     It is the standard deviation of the gradient by the code's logit, as far as only shares are
     known. Noise has the same size for all parameters, so that it would make rare codes common; in
     parameters of this scale a rare code has little gradient and gets little noise.
-
-    Args:
-        heads: Of the public model.
-        statistics: Of the graphs that it was trained on.
     """
     counts: dict[nn.Linear, Sequence[int]] = {
         heads.size_readout.project: _by_code(heads.size, statistics.layer_sizes),
@@ -95,11 +91,6 @@ class LowRank(nn.Module):
 
     The change is zero at first. Only the second matrix is tuned: noise in the first would be
     multiplied by the inputs, and without it the loss is convex in what is tuned.
-
-    Args:
-        weight: Of the readout; it is not changed.
-        rank: R.
-        generator: Of the first matrix.
     """
 
     down_RD: Tensor
@@ -118,17 +109,11 @@ class LowRank(nn.Module):
 
 @dataclass(frozen=True, eq=False)
 class Adapted:
-    """The linear map of a readout that is tuned.
+    """The linear map of a readout that is tuned."""
 
-    Attributes:
-        linear: The map, whose bias is tuned.
-        change: Of its weight; None for none.
-        scale_K: Of each code's parameters.
-    """
-
-    linear: nn.Linear
-    change: LowRank | None
-    scale_K: Float[Tensor, " K"]
+    linear: nn.Linear  # the map, whose bias is tuned
+    change: LowRank | None  # of its weight; None for none
+    scale_K: Float[Tensor, " K"]  # of each code's parameters
 
     @property
     def parameters(self) -> tuple[nn.Parameter, ...]:
@@ -164,11 +149,7 @@ class Adapted:
     ) -> list[Float[Tensor, "U _"]]:
         """Return the gradient of each unit by each of ``parameters``, without their scale.
 
-        Args:
-            low_SR: Input of the second matrix in each row.
-            wanted_SK: Gradient of the loss by each row's output.
-            unit_S: Unit of each row.
-            units: Number of units.
+        ``wanted_SK`` is the gradient of the loss by each row's output.
         """
         pieces = [wanted_SK]
         if self.change is not None:
@@ -185,10 +166,7 @@ class Adapters:
     All code outside sees them as one vector: what is added to the public weights, divided by
     ``scale_P``. Gradients are by this vector.
 
-    Args:
-        model: Of kind ``fast``; its weights are as public as the base.
-        rank: Of the changes of readouts; 0 for none.
-        seed: Of the first matrices, which are public.
+    The seed is of the first matrices, which are public.
 
     Raises:
         ConfigError: If the model is of another kind.
@@ -247,19 +225,13 @@ def _adapted(model: FastLayerDAG, rank: int, generator: torch.Generator) -> Iter
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """The rows that one linear map is given.
+    """The rows that one linear map is given."""
 
-    Attributes:
-        frozen_SK: Logits under the public weights, without the bias; -inf for impossible codes.
-        low_SR: Inputs of the second matrix of the map's change.
-        code_S: The right code.
-        unit_S: Whose row it is.
-    """
-
+    # logits under the public weights, without the bias; -inf for impossible codes
     frozen_SK: Float[Tensor, "S K"]
-    low_SR: Float[Tensor, "S R"]
-    code_S: Int[Tensor, " S"]
-    unit_S: Int[Tensor, " S"]
+    low_SR: Float[Tensor, "S R"]  # inputs of the second matrix of the map's change
+    code_S: Int[Tensor, " S"]  # the right code
+    unit_S: Int[Tensor, " S"]  # whose row it is
 
     @classmethod
     def from_products(
@@ -288,26 +260,15 @@ class _Rows:
 
 @dataclass(frozen=True, eq=False)
 class UnitDecisions:
-    """All decisions of some units that are tuned: private. About a kilobyte for each node.
+    """All decisions of some units that are tuned: private. About a kilobyte for each node."""
 
-    Attributes:
-        adapters: What is tuned.
-        nodes_U: Nodes of each unit.
-        rows: The rows of each map.
-    """
-
-    adapters: Adapters
+    adapters: Adapters  # what is tuned
     nodes_U: Float[Tensor, " U"]
-    rows: tuple[_Rows, ...]
+    rows: tuple[_Rows, ...]  # the rows of each map
 
     @classmethod
     def from_units(cls, adapters: Adapters, units: Units) -> "UnitDecisions":
-        """Return the decisions of units.
-
-        Args:
-            adapters: Of a model in evaluation mode, as they are before the first step.
-            units: On the device of the model.
-        """
+        """Return the decisions of units."""
         assert not adapters.flat().any(), "decisions are of the public weights"
         parts = [
             _rows(adapters, batch, unit_G)
@@ -322,11 +283,7 @@ class UnitDecisions:
 
     @torch.no_grad()
     def gradients(self, chosen_U: np.ndarray) -> tuple[Float[Tensor, "U P"], float]:
-        """Return the gradient of nats per node of each chosen unit, zero for others, and all nats.
-
-        Args:
-            chosen_U: Whether a unit is wanted.
-        """
+        """Return each chosen unit's gradient of nats per node, zero for others, and all nats."""
         units, nats = len(self.nodes_U), 0.0
         is_chosen_U = torch.from_numpy(chosen_U)
         columns: list[Tensor] = []
@@ -395,10 +352,8 @@ class SecretGenerator:
 
     Who knows the key can subtract the noise, so that the seed of a run has no part in it. Philox is
     made for statistics and not for cryptography, and its normal variates are numbers of double
-    precision, not reals (docs/how-to/differential-privacy.md).
-
-    Args:
-        key: For tests and benchmarks; None draws a secret one.
+    precision, not reals (docs/how-to/differential-privacy.md). A ``key`` is for tests and
+    benchmarks; None draws a secret one.
     """
 
     def __init__(self, key: int | None = None) -> None:

@@ -61,26 +61,17 @@ _NODES = 12
 
 @dataclass(frozen=True, eq=False)
 class Canaries:
-    """Strange graphs, their coins, and the gradient of each under the public weights.
+    """Strange graphs, their coins, and the gradient of each under the public weights."""
 
-    Attributes:
-        graphs: One for each canary; None of none.
-        took_part_M: Their coins.
-        gradient_MP: Of nats per node.
-    """
-
-    graphs: DAGBatch | None
-    took_part_M: np.ndarray
-    gradient_MP: np.ndarray
+    graphs: DAGBatch | None  # one for each canary; None of none
+    took_part_M: np.ndarray  # their coins
+    gradient_MP: np.ndarray  # of nats per node
 
     @classmethod
     def drawn(cls, adapters: Adapters, count: int, generator: SecretGenerator) -> "Canaries":
         """Draw canaries and their coins.
 
-        Args:
-            adapters: Of a model with public weights, in evaluation mode.
-            count: How many.
-            generator: Of the coins; the graphs themselves are public.
+        The adapters are of a public model in evaluation mode; the generator draws the coins.
         """
         if not count:
             return cls(None, np.zeros(0, bool), np.zeros((0, 0)))
@@ -109,11 +100,6 @@ def canary_graphs(statistics: GraphStatistics, sizes: GraphSizes, count: int) ->
     each canary pulls at another combination of tuned parameters, so that gradients of different
     canaries are far from parallel. A code of share f is drawn with a weight of sqrt(f (1 - f)), the
     scale of its parameters: codes that hardly move would tell nothing.
-
-    Args:
-        statistics: Of the public graphs.
-        sizes: Of the schema.
-        count: How many.
     """
     rng = numpy_generator(0, "canaries")
     chain_E = torch.arange(_NODES - 1)
@@ -179,34 +165,19 @@ _HALVINGS = 40
 
 @dataclass(frozen=True)
 class LowerBound:
-    """What an attacker found.
+    """What an attacker found."""
 
-    Attributes:
-        epsilon: Lower bound, 0 if nothing was found.
-        canaries: Number of coins.
-        guesses: Coins that were guessed.
-        right: Guesses that were right.
-        confidence: Probability with which the bound holds.
-    """
-
-    epsilon: float
-    canaries: int
-    guesses: int
-    right: int
-    confidence: float
+    epsilon: float  # lower bound, 0 if nothing was found
+    canaries: int  # number of coins
+    guesses: int  # coins that were guessed
+    right: int  # guesses that were right
+    confidence: float  # probability with which the bound holds
 
 
 def guess_half(score_M: np.ndarray, took_part_M: np.ndarray) -> tuple[int, int]:
     """Guess the coins of half of the canaries: the highest quarter in, the lowest quarter out.
 
     How many are guessed is fixed before the scores are seen.
-
-    Args:
-        score_M: Higher for canaries that seem to have taken part.
-        took_part_M: Their coins.
-
-    Returns:
-        Number of guesses, and of right ones.
     """
     quarter = max(len(score_M) // 4, 1)
     order_M = np.argsort(score_M, kind="stable")
@@ -219,12 +190,7 @@ def lower_bound(
 ) -> LowerBound:
     """Return the largest epsilon that the guesses refute.
 
-    Args:
-        canaries: Number of coins.
-        guesses: Coins that were guessed; how many must not follow from the coins.
-        right: Guesses that were right.
-        delta: Of the promise.
-        confidence: Of the bound.
+    The number of guesses must not follow from the coins; ``delta`` is that of the promise.
     """
     low, high = 0.0, _LARGEST
     if p_value(canaries, guesses, right, 0.0, delta) >= 1 - confidence:
@@ -258,22 +224,14 @@ class CanaryAttack:
     Differential privacy bounds attackers who know all other units. This one removes what those do
     to the weights, as far as it lies in the directions of their gradients before and after tuning,
     and weighs each direction by how far coins of other units and noise move it.
-
-    Attributes:
-        canaries: Who may have taken part.
-        decisions: Of all units, canaries last.
-        privacy: Settings of the tuning.
-        multiplier: Standard deviation of the noise over the clipping norm.
-        before_P: The parameters before tuning.
-        known_UP: The other units' gradients before tuning.
     """
 
-    canaries: Canaries
-    decisions: UnitDecisions
-    privacy: Privacy
-    multiplier: float
-    before_P: Float[Tensor, " P"]
-    known_UP: Float[Tensor, "U P"]
+    canaries: Canaries  # who may have taken part
+    decisions: UnitDecisions  # of all units, canaries last
+    privacy: Privacy  # settings of the tuning
+    multiplier: float  # standard deviation of the noise over the clipping norm
+    before_P: Float[Tensor, " P"]  # the parameters before tuning
+    known_UP: Float[Tensor, "U P"]  # the other units' gradients before tuning
 
     @classmethod
     def begun(
@@ -343,34 +301,23 @@ _NEIGHBORS = "one {unit} replaced by an empty one; the number of {unit}s is publ
 
 @dataclass(frozen=True, eq=False)
 class PrivateRun:
-    """What to tune_privately, on what, and where to put it.
+    """What to tune_privately, on what, and where to put it."""
 
-    Attributes:
-        spec: Of the public base, unchanged.
-        start: Weights of the public base.
-        schema: Of the public base, as JSON-serializable data.
-        units: Private graphs, encoded by that schema.
-        directory: Of the run; the checkpoint goes to its ``best``.
-        privacy: What is promised; its ``epsilon`` is a number.
-        seed: Of the first matrices of the adapters; public.
-        run_config: Configuration on record; must not follow from the private graphs.
-        overwrite: Whether an older run in ``directory`` may be replaced.
-        record: What ``run.json`` in ``directory`` shall hold, for its owner alone.
-        left_out: Private graphs that the schema cannot express, with the reason: for the owner.
-        notes: What the readers of the private graphs did not understand: for the owner, too.
-    """
-
-    spec: ModelSpec
-    start: InitialWeights
-    schema: Mapping[str, Any]
-    units: Units
-    directory: Path
-    privacy: Privacy
-    seed: int = 0
+    spec: ModelSpec  # of the public base, unchanged
+    start: InitialWeights  # Weights of the public base
+    schema: Mapping[str, Any]  # of the public base, as JSON-serializable data
+    units: Units  # private graphs, encoded by that schema
+    directory: Path  # of the run; the checkpoint goes to its ``best``
+    privacy: Privacy  # what is promised; its ``epsilon`` is a number
+    seed: int = 0  # of the first matrices of the adapters; public
+    # configuration on record; must not follow from the private graphs
     run_config: Mapping[str, Any] = field(default_factory=dict)
-    overwrite: bool = False
+    overwrite: bool = False  # whether an older run in ``directory`` may be replaced
+    # what ``run.json`` in ``directory`` shall hold, for its owner alone
     record: Mapping[str, Any] = field(default_factory=dict)
+    # private graphs that the schema cannot express, with the reason: for the owner
     left_out: tuple[str, ...] = ()
+    # what the readers of the private graphs did not understand: for the owner, too
     notes: tuple[Note, ...] = ()
 
     def __str__(self) -> str:
@@ -385,15 +332,10 @@ class PrivateRun:
 
 @dataclass(frozen=True)
 class PrivateResult:
-    """How a private run ended.
+    """How a private run ended."""
 
-    Attributes:
-        run: As of any training run, without validation figures.
-        guarantee: What is promised.
-    """
-
-    run: TrainResult
-    guarantee: Guarantee
+    run: TrainResult  # as of any training run, without validation figures
+    guarantee: Guarantee  # what is promised
 
     def card(self) -> str:
         """Return the promise as a page in Markdown, which names nothing of the private graphs."""
@@ -503,23 +445,14 @@ def _tuned(
 
 @dataclass(eq=False)
 class _Tuner:
-    """The steps of a run.
+    """The steps of a run."""
 
-    Attributes:
-        decisions: Of all units, canaries included.
-        num_units: Units without canaries.
-        privacy: Settings.
-        multiplier: Standard deviation of the noise over the clipping norm.
-        generator: Of noise and samples.
-        loggers: Take private figures.
-    """
-
-    decisions: UnitDecisions
-    num_units: int
-    privacy: Privacy
-    multiplier: float
-    generator: SecretGenerator
-    loggers: Sequence[Logger]
+    decisions: UnitDecisions  # of all units, canaries included
+    num_units: int  # units without canaries
+    privacy: Privacy  # settings
+    multiplier: float  # standard deviation of the noise over the clipping norm
+    generator: SecretGenerator  # of noise and samples
+    loggers: Sequence[Logger]  # take private figures
 
     def mean_of_last_half(self) -> Float[Tensor, " P"]:
         """Make all steps; return the mean parameters of the second half of them."""

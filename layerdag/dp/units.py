@@ -23,26 +23,15 @@ _BATCH_GRAPHS, _BATCH_NODES = 256, 3000
 
 @dataclass(frozen=True, eq=False)
 class Units:
-    """Graphs by their unit.
-
-    Attributes:
-        graphs: All graphs.
-        unit_B: Unit of each graph, from 0 on.
-        count: Number of units.
-    """
+    """Graphs by their unit."""
 
     graphs: DAGBatch
-    unit_B: np.ndarray
-    count: int
+    unit_B: np.ndarray  # unit of each graph, from 0 on
+    count: int  # number of units
 
     @classmethod
     def from_owners(cls, graphs: DAGBatch, owners: Sequence[str]) -> "Units":
-        """Return the units of some graphs.
-
-        Args:
-            graphs: All training graphs.
-            owners: Name of the unit of each graph.
-        """
+        """Return the units of some graphs."""
         assert len(owners) == graphs.num_graphs, (len(owners), graphs.num_graphs)
         number = {owner: index for index, owner in enumerate(dict.fromkeys(owners))}
         return cls(graphs, np.array([number[owner] for owner in owners], np.int64), len(number))
@@ -56,11 +45,7 @@ class Units:
         )
 
     def batches(self, chosen_U: np.ndarray) -> Iterator[tuple[DAGBatch, Int[Tensor, " G"]]]:
-        """Yield the graphs of some units in micro-batches, with the unit of each graph.
-
-        Args:
-            chosen_U: Whether a unit is wanted.
-        """
+        """Yield the graphs of some units in micro-batches, with the unit of each graph."""
         wanted_G = np.flatnonzero(chosen_U[self.unit_B])
         sizes_B = self.graphs.node_ptr.diff().cpu().numpy()
         order_G = wanted_G[np.argsort(sizes_B[wanted_G], kind="stable")]
@@ -72,9 +57,7 @@ class Units:
 def read_owners(file: Path, names: Sequence[str]) -> list[str]:
     """Return the owner of each graph.
 
-    Args:
-        file: CSV with the columns ``graph`` and ``owner``.
-        names: Of the graphs.
+    The file is a CSV with the columns ``graph`` and ``owner``.
 
     Raises:
         DataError: If the file cannot be read, or does not say who owns a graph.

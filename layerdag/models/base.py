@@ -18,14 +18,10 @@ from layerdag.errors import UsageError
 
 @dataclass(frozen=True)
 class LossTerm:
-    """A loss as a sum and the number of decisions in it, so that batches can be combined.
+    """A loss as a sum and the number of decisions in it, so that batches can be combined."""
 
-    Attributes:
-        total: Scalar tensor, nats summed over ``count`` decisions.
-        count: Number of decisions; a plain number where the host knows it.
-    """
-
-    total: Float[Tensor, ""]
+    total: Float[Tensor, ""]  # scalar tensor, nats summed over ``count`` decisions
+    # number of decisions; a plain number where the host knows it
     count: Float[Tensor, ""] | Int[Tensor, ""] | float
 
     def __add__(self, other: "LossTerm") -> "LossTerm":
@@ -40,15 +36,11 @@ class LossTerm:
 
 @dataclass(frozen=True, eq=False)
 class JointCodeMasks:
-    """The codes that nodes of samples can have by the meaning of the codes, not by training.
+    """The codes that nodes of samples can have by the meaning of the codes, not by training."""
 
-    Attributes:
-        pairs_FF: Which codes, of all attributes end to end, one node can have together.
-        graph_BF: Which codes the nodes of each graph can have.
-    """
-
+    # which codes, of all attributes end to end, one node can have together
     pairs_FF: Bool[Tensor, "F F"]
-    graph_BF: Bool[Tensor, "B F"]
+    graph_BF: Bool[Tensor, "B F"]  # which codes the nodes of each graph can have
 
     def repeated(self, times: int) -> "JointCodeMasks":
         """Return the same with each graph so many times, one after another."""
@@ -79,11 +71,8 @@ class PartialCheck(ABC):
     ) -> Bool[Tensor, " B"]:
         """Add a node to every graph and return which of them can still become valid.
 
-        Args:
-            x_BA: Codes of the nodes.
-            row_X: The row of each edge to them.
-            parent_X: Number of its parent, in the order in which nodes were added.
-            type_X: Its type.
+        Parents are numbered in the order in which nodes were added; there is one row, parent and
+        type for each edge.
         """
 
     @abstractmethod
@@ -97,43 +86,33 @@ class PartialCheck(ABC):
 
 @dataclass(frozen=True, eq=False)
 class SampleRequest:
-    """What to sample: one row of conditions and one seed per graph.
+    """What to sample: one row of conditions and one seed per graph."""
 
-    Attributes:
-        numeric_BC: float32 standardized conditions; NaN is unknown.
-        category_BM: int64 condition codes; -1 is unknown.
-        seeds: One seed per graph; a graph depends only on its own seed and conditions.
-        max_nodes: Largest number of nodes; a graph that would exceed it is truncated.
-        max_layers: Largest number of layers, likewise.
-        steps: Denoising steps of `reference`; None takes those of training.
-        guidance: Weight of classifier-free guidance; 1 is plain conditioning.
-        temperature: Of every decision, after guidance: logits are divided by it. 1 is the model's
-            own distribution, less is sharper; `reference` knows no other than 1.
-        best_of: Graphs drawn for each one that is kept, by how well it fits its conditions and
-            the neighbors that training shows; `reference` draws one.
-        nodes_B: float32 number of nodes that each graph is to have; NaN, or None for all, asks for
-            none. `fast` counts them down and chooses candidates by it, `reference` takes none.
-        layers_B: float32 number of layers that each graph is to have, likewise; `fast` counts them
-            down.
-        possible: What is ruled out while `fast` samples; None rules out nothing.
-        faults: What counts against candidates beside the model's own score; None is nothing.
-        check: Which graphs can still become valid while `fast` draws them; particles that cannot
-            are replaced by others, and a graph of which none is left is truncated.
-    """
-
-    numeric_BC: Float[Tensor, "B C"]
-    category_BM: Int[Tensor, "B M"]
+    numeric_BC: Float[Tensor, "B C"]  # float32 standardized conditions; NaN is unknown
+    category_BM: Int[Tensor, "B M"]  # int64 condition codes; -1 is unknown
+    # one seed per graph; a graph depends only on its own seed and conditions
     seeds: tuple[int, ...]
-    max_nodes: int = 10_000
-    max_layers: int = 2_000
-    steps: int | None = None
-    guidance: float = 1.0
+    max_nodes: int = 10_000  # largest number of nodes; a graph that would exceed it is truncated
+    max_layers: int = 2_000  # largest number of layers, likewise
+    steps: int | None = None  # denoising steps of `reference`; None takes those of training
+    guidance: float = 1.0  # weight of classifier-free guidance; 1 is plain conditioning
+    # Of every decision, after guidance: logits are divided by it. 1 is the model's own
+    # distribution, less is sharper; `reference` knows no other than 1.
     temperature: float = 1.0
+    # Graphs drawn for each one that is kept, by how well it fits its conditions and the neighbors
+    # that training shows; `reference` draws one.
     best_of: int = 1
+    # float32 number of nodes that each graph is to have; NaN, or None for all, asks for none.
+    # `fast` counts them down and chooses candidates by it, `reference` takes none.
     nodes_B: Float[Tensor, " B"] | None = None
+    # float32 number of layers that each graph is to have, likewise; `fast` counts them down
     layers_B: Float[Tensor, " B"] | None = None
+    # what is ruled out while `fast` samples; None rules out nothing
     possible: JointCodeMasks | None = None
+    # what counts against candidates beside the model's own score; None is nothing
     faults: Faults | None = None
+    # Which graphs can still become valid while `fast` draws them; particles that cannot are
+    # replaced by others, and a graph of which none is left is truncated.
     check: PartialCheck | None = None
 
     @property
@@ -159,15 +138,10 @@ class SampleRequest:
 
 @dataclass(frozen=True, eq=False)
 class SampleResult:
-    """Sampled graphs in the order of the request's seeds, nodes in layer order.
+    """Sampled graphs in the order of the request's seeds, nodes in layer order."""
 
-    Attributes:
-        dags: The graphs; without conditions, which the caller has.
-        truncated: True where a limit of the request cut the graph short.
-    """
-
-    dags: tuple[DAG, ...]
-    truncated: tuple[bool, ...]
+    dags: tuple[DAG, ...]  # the graphs; without conditions, which the caller has
+    truncated: tuple[bool, ...]  # true where a limit of the request cut the graph short
 
 
 def require_request(request: object) -> None:

@@ -40,10 +40,7 @@ def require_between(model: str, low: int | float, high: int | float, **values: i
 def require_choices(model: str, group: str, settings: Any) -> None:
     """Refuse words that are not among the choices a setting is annotated with (``Literal``).
 
-    Args:
-        model: For the message.
-        group: Place of the settings in those of the model ("encoder"), or "".
-        settings: A dataclass.
+    ``group`` is the place of the settings in the tree, such as "encoder".
 
     Raises:
         ConfigError: Names the model, the setting and its choices.

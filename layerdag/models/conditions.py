@@ -12,16 +12,11 @@ from torch import Tensor
 
 @dataclass(frozen=True, eq=False)
 class Conditions:
-    """Encoded conditions of B graphs.
+    """Encoded conditions of B graphs."""
 
-    Attributes:
-        numeric_BC: Standardized numbers; NaN is unknown.
-        category_BM: int64 codes; -1 is unknown.
-        sizes_B2: Numbers of nodes and of layers asked for; NaN is unknown, None is unknown for all.
-    """
-
-    numeric_BC: Float[Tensor, "B C"]
-    category_BM: Int[Tensor, "B M"]
+    numeric_BC: Float[Tensor, "B C"]  # standardized numbers; NaN is unknown
+    category_BM: Int[Tensor, "B M"]  # int64 codes; -1 is unknown
+    # numbers of nodes and of layers asked for; NaN is unknown, None is unknown for all
     sizes_B2: Float[Tensor, "B 2"] | None = None
 
     def unknown(self) -> "Conditions":

@@ -19,13 +19,8 @@ def record_cuda_graph(
 ) -> tuple[T, Callable[[], None]]:
     """Do work on a GPU once, and record it as a CUDA graph.
 
-    Args:
-        work: Of fixed shapes and addresses; the host may not wait in it.
-        generator: Of its random numbers, if it draws any.
-        device: The GPU.
-
-    Returns:
-        Tensors that hold the result after every repetition, and what repeats the work.
+    Shapes and addresses are fixed, and the host may not wait in it. Returns tensors that hold the
+    result after every repetition, and what repeats the work.
     """
     with torch.cuda.device(device):
         # Libraries set themselves up in a first run, which must not be recorded.

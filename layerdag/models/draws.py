@@ -51,13 +51,7 @@ def assemble_dags(
 ) -> tuple[DAG, ...]:
     """Split flat tensors into DAGs, edges sorted by (target, source).
 
-    Args:
-        x_NA: Attribute codes, nodes ordered by graph, then by layer.
-        u_NA: Positions inside the bins.
-        nodes_B: Number of nodes of each graph.
-        edge_index_2E: Source and target, counted through all nodes; in any order.
-        edge_type_E: Types of these edges.
-        layer_N: Longest-path layer of each node.
+    Nodes are ordered by graph, then by layer; edges count through all nodes, in any order.
     """
     graph_N = torch.repeat_interleave(nodes_B)
     order_E = torch.argsort(edge_index_2E[1] * x_NA.shape[0] + edge_index_2E[0])
@@ -91,12 +85,8 @@ def sample_categorical(
 ) -> Int[Tensor, "*drawn"]:
     """Sample codes by inverting the cumulative distribution; sums run in float64.
 
-    Args:
-        weight_K: Non-negative weights; need not sum to 1.
-        uniform: In [0, 1); one for each row of weights, or several of shape (*shape, O).
-
-    Returns:
-        int64 codes; a code of weight 0 is never sampled.
+    Weights are not negative and need not sum to 1; a code of weight 0 is never sampled. There is
+    one uniform in [0, 1) for each row of weights, or several, of shape (*shape, O).
     """
     several = uniform.ndim == weight_K.ndim
     reach_K = weight_K.double().cumsum(-1)
@@ -139,12 +129,7 @@ _UNIT = 2.0**-53
 
 
 class SampleStreams:
-    """A stream for each of B samples.
-
-    Args:
-        seeds: Seed of each sample.
-        device: Where the numbers are needed.
-    """
+    """A stream for each of B samples."""
 
     def __init__(self, seeds: Sequence[int], device: torch.device | str = "cpu") -> None:
         states = [derive_seed(seed, "sample") for seed in seeds]
@@ -152,14 +137,7 @@ class SampleStreams:
         self._used_B = torch.zeros_like(self._state_B)
 
     def uniforms(self, counts_B: Int[Tensor, " B"]) -> Float64[Tensor, " R"]:
-        """Return the next ``counts_B[b]`` uniforms of each stream, end to end.
-
-        Args:
-            counts_B: int64, how many each sample needs now.
-
-        Returns:
-            In (0, 1), shape (counts_B.sum(),).
-        """
+        """Return the next ``counts_B[b]`` uniforms of each stream, end to end."""
         total = int(counts_B.sum())
         start_B = self._used_B - (counts_B.cumsum(0) - counts_B)
         start_R = torch.repeat_interleave(start_B, counts_B, output_size=total)
@@ -173,13 +151,7 @@ class SampleStreams:
 def slot_uniforms(
     seed_B: UInt64[np.ndarray, " B"], position_B: Int[np.ndarray, " B"], slots: range
 ) -> Float64[Tensor, "B U"]:
-    """Return uniforms in [0, 1), one for each slot of each sample.
-
-    Args:
-        seed_B: Seed of each sample.
-        position_B: Position of the node in its graph.
-        slots: Slots of the decisions about that node.
-    """
+    """Return uniforms in [0, 1), one for each slot of each sample."""
     word_B1 = position_words(seed_B.astype(np.int64), position_B.astype(np.int64))[:, None]
     slot_U = np.arange(slots.start, slots.stop, dtype=np.int64)
     word_BU = scrambled(word_B1 ^ slot_words(slot_U))
@@ -205,12 +177,8 @@ def choose_in_groups(
     """Mark the ``count_G[g]`` candidates with the largest keys of each group g.
 
     With log-weights plus Gumbel noise as keys this draws without replacement in proportion to the
-    weights (Gumbel-top-k, Kool et al., arXiv 1903.06059).
-
-    Args:
-        key_R: Key of each candidate.
-        group_R: int64 group of each candidate, ascending.
-        count_G: int64 number wanted; a group with fewer candidates gives all.
+    weights (Gumbel-top-k, Kool et al., arXiv 1903.06059). Groups are ascending; one with fewer
+    candidates than wanted gives all.
     """
     by_key_R = torch.argsort(key_R, descending=True, stable=True)
     order_R = by_key_R[torch.argsort(group_R[by_key_R], stable=True)]
@@ -230,11 +198,7 @@ def choose_with_one_of(
 ) -> Bool[Tensor, " R"]:
     """Mark candidates as ``choose_in_groups``, the first of each group among the eligible ones.
 
-    Args:
-        key_R: Key of each candidate.
-        group_R: int64 group of each candidate, ascending.
-        count_G: int64 number wanted, at least 1.
-        eligible_R: bool; a group without an eligible candidate is chosen by key alone.
+    A group without an eligible candidate is chosen by key alone.
     """
     among_R = torch.where(eligible_R, key_R, -_FIRST)
     first_R = choose_in_groups(among_R, group_R, torch.ones_like(count_G)) & eligible_R

@@ -110,15 +110,10 @@ def matrix(x: Float[Tensor, "*shape"] | None) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Activation:
-    """What rows go through before a linear map: a normalization, GELU, or both.
+    """What rows go through before a linear map: a normalization, GELU, or both."""
 
-    Attributes:
-        norm: The normalization; None for none.
-        gelu: Whether GELU follows.
-    """
-
-    norm: nn.LayerNorm | None
-    gelu: bool
+    norm: nn.LayerNorm | None  # the normalization; None for none
+    gelu: bool  # whether GELU follows
 
     def __call__(self, x: Float[Tensor, "*shape D"]) -> Float[Tensor, "*shape D"]:
         """Return the activated rows."""
@@ -279,10 +274,7 @@ def embedding_sum(
 ) -> Float[Tensor, "R D"]:
     """Return the sum of the embeddings of each row's codes.
 
-    Args:
-        code_RF: Codes.
-        offset_F: First row of each column's codes in the table.
-        table_KD: Embeddings of all columns' codes.
+    ``offset_F`` is the first row of each column's codes in the table.
     """
     out_RD: Tensor = _EmbeddingSum.apply(code_RF.long().contiguous(), offset_F, table_KD)
     return out_RD
@@ -319,12 +311,8 @@ def message_sum(
 ) -> Float[Tensor, "R D"]:
     """Return the sum of what each row gets along and against the edges, and of its own part.
 
-    Args:
-        maps_R3D: Own part, what is sent along edges and what is sent against them, side by side.
-        edge_index_2V: Sources and targets.
-        edge_kind_V: Kinds of the edges.
-        kinds: Added to what is sent along and against an edge of each kind, side by side; None for
-            nothing.
+    ``maps_R3D`` has each row's own part, what is sent along edges and what is sent against them,
+    side by side; ``kinds`` has what is added to both for an edge of each kind.
     """
     out_RD: Tensor = _MessageSum.apply(
         edge_index_2V.long().contiguous(),
@@ -361,12 +349,7 @@ class _MessageSum(torch.autograd.Function):
 
 
 def pool(x_RD: Float[Tensor, "R D"], ptr_G1: Int[Tensor, " G1"]) -> Float[Tensor, "G _"]:
-    """Return mean, maximum and log-sum-exp over the rows of each group side by side, (G, 3 D).
-
-    Args:
-        x_RD: The rows.
-        ptr_G1: Group g is the rows ``ptr_G1[g]:ptr_G1[g+1]``; every row is in one.
-    """
+    """Return mean, maximum and log-sum-exp over the rows of each group side by side, (G, 3 D)."""
     pooled_G3D: Tensor = _Pool.apply(x_RD.contiguous(), ptr_G1.long().contiguous())
     return pooled_G3D
 
@@ -413,9 +396,7 @@ def rounded_size(size: int) -> int:
 def product_dtype(x: Float[Tensor, "*shape"], *modules: nn.Module | None) -> torch.dtype | None:
     """Return the precision of products with ``x`` where these modules can be fused, else None.
 
-    Args:
-        x: What the first of them is given.
-        modules: Whose parameters are used; nothing but these is looked at.
+    ``x`` is the input of the first module; nothing but these modules' parameters is looked at.
     """
     parts = [part for module in modules if module is not None for part in module.modules()]
     low = torch.is_autocast_enabled("cpu")

@@ -78,11 +78,7 @@ def segment_log_sum_exp(
     """Return log-sum-exp over the rows of each group; none may be empty.
 
     It is a sum in the log domain: the time of a graph is the sum of its operators' times.
-
-    Args:
-        value_RD: The rows.
-        group_R: Their groups.
-        max_GD: From ``segment_max``.
+    ``max_GD`` is from ``segment_max``.
     """
     shift_GD = max_GD.detach()
     exp_RD = (value_RD - gather_rows(shift_GD, group_R)).exp()
@@ -111,13 +107,10 @@ class Segments:
 
     Buckets hold lengths up to 2, 4, 8, ...: with one padded call per bucket the padding is at most
     a factor of two, and the cost does not depend on the longest segment.
-
-    Attributes:
-        ptr: Segment g is the rows ``ptr[g]:ptr[g+1]``.
-        buckets: (rows, valid), both (segments, length), of all segments longer than 1.
     """
 
-    ptr: Int[Tensor, " G1"]
+    ptr: Int[Tensor, " G1"]  # segment g is the rows ``ptr[g]:ptr[g+1]``
+    # (rows, valid), both (segments, length), of all segments longer than 1
     buckets: tuple[tuple[Tensor, Tensor], ...]
 
     @classmethod
@@ -142,12 +135,7 @@ class Segments:
 
 
 class SegmentAttention(nn.Module):
-    """Self-attention among the rows of each segment, for segments of any length.
-
-    Args:
-        width: D of the rows.
-        heads: Number of heads; divides ``width``.
-    """
+    """Self-attention among the rows of each segment, for segments of any length."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -204,15 +192,10 @@ class Linear(nn.Linear):
 
 @dataclass(frozen=True, eq=False)
 class LinearMap:
-    """Linear maps side by side, made ready for products with few rows.
+    """Linear maps side by side, made ready for products with few rows."""
 
-    Attributes:
-        weight_DK: Transposed weights.
-        bias_K: Their biases.
-    """
-
-    weight_DK: Float[Tensor, "D K"]
-    bias_K: Float[Tensor, " K"]
+    weight_DK: Float[Tensor, "D K"]  # transposed weights
+    bias_K: Float[Tensor, " K"]  # their biases
 
     @classmethod
     def of(cls, *linear: nn.Linear) -> "LinearMap":
@@ -236,14 +219,10 @@ class CountCode:
 
     The last bin lies beyond the largest count of the training data, so that unseen counts have a
     positive probability. It starts one past the largest count and ends at 1.5 times its start.
-
-    Attributes:
-        exact: Counts 0 ... ``exact`` are categories of their own.
-        largest: Largest count of the training data.
     """
 
-    exact: int
-    largest: int
+    exact: int  # counts 0 ... ``exact`` are categories of their own
+    largest: int  # largest count of the training data
 
     @property
     def lows(self) -> tuple[int, ...]:
@@ -320,11 +299,8 @@ def row_dropout(
 class SumEmbedding(nn.Module):
     """Sum of one embedding per column: a linear layer on one-hot codes, computed as one lookup.
 
-    Args:
-        cardinalities: Number of codes of each column.
-        width: D of the result.
-        std: Standard deviation of an initial weight; None makes that of the sum 1.
-        name: Name of the weights in checkpoints; "table" in the reference model's.
+    ``std`` is of an initial weight, by default such that the sum has 1; ``name`` is that of the
+    weights in checkpoints.
     """
 
     weight: nn.Parameter

@@ -52,12 +52,6 @@ class Posterior(nn.Module):
     features and are not dropped out.
 
     Parameter names (``answer``, ``rounds``) are those of published checkpoints.
-
-    Args:
-        sizes: Of the data set; at least one condition.
-        width: Number of features of a node.
-        rounds: Number of message-passing rounds.
-        rate: Fraction of features dropped in training.
     """
 
     def __init__(

@@ -64,18 +64,12 @@ def model_names() -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """Everything needed to build a model except its weights.
+    """Everything needed to build a model except its weights."""
 
-    Attributes:
-        name: "reference", "fast", or that of a registered model.
-        sizes: Counts of the data set's schema.
-        statistics: Measured on the training graphs.
-        arguments: Settings of the model as nested plain data; what is left out has its default.
-    """
-
-    name: str
-    sizes: GraphSizes
-    statistics: GraphStatistics
+    name: str  # "reference", "fast", or that of a registered model
+    sizes: GraphSizes  # counts of the data set's schema
+    statistics: GraphStatistics  # measured on the training graphs
+    # settings of the model as nested plain data; what is left out has its default
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
     @property

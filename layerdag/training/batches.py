@@ -45,12 +45,6 @@ class BatchSource(Protocol):
 class BucketedSource:
     """Micro-batches of graphs of similar size, by number of graphs and of nodes.
 
-    Args:
-        data: All graphs.
-        batch_graphs: Graphs of a micro-batch at most.
-        batch_nodes: Nodes of a micro-batch at most; a larger graph comes alone.
-        seed: Of the order.
-
     Raises:
         ConfigError: If there is no graph.
     """
@@ -76,12 +70,7 @@ class BucketedSource:
 
 
 class RepeatedBatches:
-    """The micro-batches of the first epoch of another source, in another order in each epoch.
-
-    Args:
-        source: Of the micro-batches.
-        seed: Of the order.
-    """
+    """The micro-batches of the first epoch of another source, in another order in each epoch."""
 
     def __init__(self, source: BatchSource, seed: int) -> None:
         self._source, self._seed = source, seed
@@ -146,15 +135,10 @@ def _ranges(ptr: Tensor, graphs_G: Tensor) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class ProcessGroup:
-    """This process among those of the run.
-
-    Attributes:
-        rank: Its number.
-        size: How many there are.
-    """
+    """This process among those of the run."""
 
     rank: int = 0
-    size: int = 1
+    size: int = 1  # how many there are
 
     def sum(self, values: Tensor) -> Tensor:
         """Return the sum of ``values`` over all processes, in place."""

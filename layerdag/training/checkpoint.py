@@ -48,32 +48,20 @@ _SMALL = 1 << 26
 
 @dataclass(frozen=True)
 class Origin:
-    """The checkpoint whose weights a run started from.
+    """The checkpoint whose weights a run started from."""
 
-    Attributes:
-        name: Of its folder or run, without a path; "pretrained" for the one inside the package.
-        fingerprint: SHA-256 of its weights file.
-        step: Optimizer steps that it was trained for.
-        data_fingerprint: Of the data that it was trained on.
-    """
-
-    name: str
-    fingerprint: str
-    step: int = 0
-    data_fingerprint: str = ""
+    name: str  # of its folder or run, without a path; "pretrained" for the one inside the package
+    fingerprint: str  # SHA-256 of its weights file
+    step: int = 0  # optimizer steps that it was trained for
+    data_fingerprint: str = ""  # of the data that it was trained on
 
 
 @dataclass(frozen=True, eq=False)
 class InitialWeights:
-    """What a run starts from instead of random weights.
+    """What a run starts from instead of random weights."""
 
-    Attributes:
-        weights: The whole state dict of the new model.
-        origin: Where they come from.
-    """
-
-    weights: Mapping[str, Tensor]
-    origin: Origin
+    weights: Mapping[str, Tensor]  # the whole state dict of the new model
+    origin: Origin  # where they come from
 
 
 def check_shapes(file: Path, spec: ModelSpec) -> None:
@@ -130,35 +118,21 @@ def check_finite(file: Path, model: DAGModel) -> None:
 
 @dataclass(frozen=True)
 class Guarantee:
-    """Differential privacy of the weights, as recorded in ``meta.json``.
+    """Differential privacy of the weights, as recorded in ``meta.json``."""
 
-    Attributes:
-        epsilon: Bound of the privacy loss; None if no noise was added: then nothing is promised.
-        delta: Probability with which the bound may fail.
-        unit: "run" or "owner".
-        neighbors: Between which data sets the bound holds.
-        accountant: What computed it.
-        noise_multiplier: Standard deviation of the noise over the clipping norm.
-        sampling_rate: Probability with which a unit takes part in a step.
-        steps: Of tuning.
-        clip: Largest norm of a unit's gradient.
-        trained_parameters: Number of parameters that were tuned.
-        noise: Generator of noise and samples, and where its key comes from.
-        lower_bound: Of epsilon, measured with canaries; None if none took part.
-    """
-
+    # bound of the privacy loss; None if no noise was added: then nothing is promised
     epsilon: float | None
-    delta: float
-    unit: str
-    neighbors: str
-    accountant: str
-    noise_multiplier: float
-    sampling_rate: float
-    steps: int
-    clip: float
-    trained_parameters: int
-    noise: str
-    lower_bound: float | None = None
+    delta: float  # probability with which the bound may fail
+    unit: str  # "run" or "owner"
+    neighbors: str  # between which data sets the bound holds
+    accountant: str  # what computed it
+    noise_multiplier: float  # standard deviation of the noise over the clipping norm
+    sampling_rate: float  # probability with which a unit takes part in a step
+    steps: int  # of tuning
+    clip: float  # largest norm of a unit's gradient
+    trained_parameters: int  # number of parameters that were tuned
+    noise: str  # generator of noise and samples, and where its key comes from
+    lower_bound: float | None = None  # of epsilon, measured with canaries; None if none took part
 
     def __str__(self) -> str:
         """Return one sentence."""
@@ -181,31 +155,22 @@ WEIGHTS, CONFIG, SCHEMA, META, TRAINER = (
 
 @dataclass(frozen=True)
 class CheckpointMeta:
-    """Where a checkpoint comes from.
+    """Where a checkpoint comes from."""
 
-    Attributes:
-        step: Optimizer steps done.
-        seed: Seed of the run.
-        data_fingerprint: Of the training data, "" if unknown.
-        split: Which graphs were for training, validation and test; None if unknown.
-        origin: The checkpoint that training started from; None for random weights.
-        metrics: Validation figures of these weights by name.
-        layerdag_version: Version of the package that wrote it.
-        torch_version: Version of torch that wrote it.
-        format_version: Version of the directory's layout.
-        privacy: What differential privacy the weights have; None
-            if they were trained without, and then ``meta.json`` has no such entry.
-    """
-
-    step: int = 0
-    seed: int = 0
-    data_fingerprint: str = ""
+    step: int = 0  # optimizer steps done
+    seed: int = 0  # seed of the run
+    data_fingerprint: str = ""  # of the training data, "" if unknown
+    # validation figures of these weights by name
     metrics: Mapping[str, float] = field(default_factory=dict)
-    layerdag_version: str = __version__
-    torch_version: str = str(torch.__version__)
-    format_version: int = FORMAT_VERSION
+    layerdag_version: str = __version__  # version of the package that wrote it
+    torch_version: str = str(torch.__version__)  # version of torch that wrote it
+    format_version: int = FORMAT_VERSION  # version of the directory's layout
+    # which graphs were for training, validation and test; None if unknown
     split: SplitFingerprint | None = None
+    # the checkpoint that training started from; None for random weights
     origin: Origin | None = None
+    # What differential privacy the weights have; None if they were trained without, and then
+    # ``meta.json`` has no such entry.
     privacy: Guarantee | None = None
 
     def __post_init__(self) -> None:
@@ -216,23 +181,14 @@ class CheckpointMeta:
 
 @dataclass(frozen=True, eq=False)
 class LoadedCheckpoint:
-    """A checkpoint that was read and checked.
+    """A checkpoint that was read and checked."""
 
-    Attributes:
-        model: With the kept weights, in evaluation mode, on the device asked for.
-        spec: The model as plain data.
-        schema: The data set's schema as it was handed to ``save_checkpoint``.
-        run_config: The resolved configuration of the run.
-        meta: Where it comes from.
-        path: Where it lies.
-    """
-
-    model: DAGModel
-    spec: ModelSpec
-    schema: dict[str, Any]
-    run_config: dict[str, Any]
-    meta: CheckpointMeta
-    path: Path
+    model: DAGModel  # with the kept weights, in evaluation mode, on the device asked for
+    spec: ModelSpec  # the model as plain data
+    schema: dict[str, Any]  # the data set's schema as it was handed to ``save_checkpoint``
+    run_config: dict[str, Any]  # the resolved configuration of the run
+    meta: CheckpointMeta  # where it comes from
+    path: Path  # where it lies
 
     def __repr__(self) -> str:
         """Return where it lies and what the model is, not the weights."""
@@ -251,22 +207,15 @@ class LoadedCheckpoint:
 
 @dataclass(frozen=True, eq=False)
 class CheckpointContents:
-    """What goes into a checkpoint.
+    """What goes into a checkpoint."""
 
-    Attributes:
-        spec: The model as plain data.
-        weights: The state dict that inference needs (averaged weights and buffers).
-        schema: JSON-serializable schema of the data set.
-        run_config: JSON-serializable configuration of the run.
-        meta: Where it comes from.
-        trainer_state: Tensors and plain data for resuming; None for inference only.
-    """
-
-    spec: ModelSpec
+    spec: ModelSpec  # the model as plain data
+    # the state dict that inference needs (averaged weights and buffers)
     weights: Mapping[str, Tensor]
-    schema: Mapping[str, Any]
-    run_config: Mapping[str, Any]
-    meta: CheckpointMeta
+    schema: Mapping[str, Any]  # JSON-serializable schema of the data set
+    run_config: Mapping[str, Any]  # JSON-serializable configuration of the run
+    meta: CheckpointMeta  # where it comes from
+    # tensors and plain data for resuming; None for inference only
     trainer_state: Mapping[str, Any] | None = None
 
 
@@ -275,10 +224,7 @@ def save_checkpoint(
 ) -> None:
     """Write a checkpoint directory, whole or not at all.
 
-    Args:
-        path: The directory.
-        contents: What goes into it.
-        overwrite: Whether a checkpoint that stands there may be replaced; nothing else ever is.
+    A checkpoint that stands there may be replaced with ``overwrite``; nothing else ever is.
 
     Raises:
         UsageError: If something stands at ``path`` that may not be replaced, or another process is
@@ -517,10 +463,6 @@ SAMPLED = "programs"
 
 def pretrained_checkpoint(name: str = "pretrained") -> Path:
     """Return the folder of a checkpoint inside the package.
-
-    Args:
-        name: One of ``SHIPPED``: "programs" samples forward programs like those of the embedded
-            corpus, "public" those of public architectures, "pretrained" graphs of jobs.
 
     Raises:
         ConfigError: If the package was built without it.

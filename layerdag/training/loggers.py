@@ -57,11 +57,7 @@ class JsonlLogger:
 
 
 class ConsoleLogger:
-    """One readable line per validation; other figures are left to the file.
-
-    Args:
-        write: Takes the text, such as ``sys.stderr.write``.
-    """
+    """One readable line per validation; other figures are left to the file."""
 
     def __init__(self, write: Callable[[str], object]) -> None:
         self._write = write
@@ -165,15 +161,7 @@ def wandb_mode(value: object) -> str:
 
 
 class WandbLogger:
-    """Weights & Biases. The first error of its client is reported and ends the logger, not the run.
-
-    Args:
-        directory: Folder of the run; the client writes below its ``wandb``.
-        project: Name of the project.
-        run_config: Settings of the run that may be shown.
-        mode: "online" or "offline".
-        write: Takes lines for the user, such as ``sys.stderr.write``.
-    """
+    """Weights & Biases. The first error of its client ends the logger, not the run."""
 
     def __init__(
         self,
@@ -246,14 +234,7 @@ def open_loggers(
     config: Mapping[str, Any],
     write: Callable[[str], object],
 ) -> list[Logger]:
-    """Return the loggers of a run beside its JSONL file.
-
-    Args:
-        settings: Which.
-        directory: Of the run.
-        config: Settings of the run that may be shown.
-        write: Takes lines for the user.
-    """
+    """Return the loggers of a run beside its JSONL file."""
     loggers: list[Logger] = [ConsoleLogger(write)] if settings.console else []
     if settings.wandb != DISABLED:
         loggers.append(WandbLogger(directory, settings.project, config, settings.wandb, write))

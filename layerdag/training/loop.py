@@ -66,16 +66,10 @@ KEPT_SHARE = 0.25
 
 @dataclass(frozen=True)
 class ValidationLosses:
-    """Losses over a whole set of graphs.
+    """Losses over a whole set of graphs."""
 
-    Attributes:
-        totals: Nats by objective, summed over all graphs.
-        counts: Decisions by objective.
-        graphs: Number of graphs.
-    """
-
-    totals: Mapping[str, float]
-    counts: Mapping[str, float]
+    totals: Mapping[str, float]  # nats by objective, summed over all graphs
+    counts: Mapping[str, float]  # decisions by objective
     graphs: int
 
     def per_decision(self) -> dict[str, float]:
@@ -126,13 +120,7 @@ def evaluate(
 
 
 class Budget:
-    """The used fraction of ``max_steps`` or ``max_seconds``, whichever is further.
-
-    Args:
-        settings: With at least one of the two limits.
-        step: Steps done before a resumed run.
-        seconds: Seconds spent before a resumed run.
-    """
+    """The used fraction of ``max_steps`` or ``max_seconds``, whichever is further."""
 
     def __init__(self, settings: TrainSettings, step: int = 0, seconds: float = 0.0) -> None:
         from tqdm import tqdm
@@ -193,11 +181,7 @@ class RunningMean:
             self._losses.setdefault(name, []).append(loss)
 
     def flush(self, seconds: float) -> dict[str, float]:
-        """Return the mean losses and graphs per second since the last call, and start anew.
-
-        Args:
-            seconds: Of the run until now.
-        """
+        """Return the mean losses and graphs per second since the last call, and start anew."""
         means_O = [torch.stack(rows).mean() for rows in self._losses.values()]
         found = torch.stack(means_O).tolist() if means_O else []
         means = dict(zip(self._losses, found, strict=True))

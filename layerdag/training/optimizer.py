@@ -86,11 +86,7 @@ FLOOR = 0.1
 def learning_rate_factor(schedule: LearningRateSchedule, step: int, progress: float) -> float:
     """Return the factor of the peak rate at ``step``.
 
-    Args:
-        schedule: "constant", or "cosine" from 1 down to a tenth; the factor rises linearly to 1
-            over the warmup.
-        step: Optimizer steps done.
-        progress: Fraction of the budget (steps or seconds, whichever is further) that is used.
+    ``progress`` is the used fraction of the budget.
     """
     warm = min(1.0, (step + 1) / (schedule.warmup_steps + 1))
     if schedule.shape == "constant":
@@ -107,12 +103,8 @@ def matrix_precision(precision: str, device: torch.device) -> AbstractContextMan
     """Return the context in which losses are computed: autocast to bfloat16, or nothing.
 
     Only matrix products lose digits; sums over many rows stay in single precision
-    (``model.layers.single``), and so do weights and gradients.
-
-    Args:
-        precision: One of ``settings.PRECISIONS``; "auto" is bfloat16 where the device has
-            instructions for it, which pays with micro-batches of thousands of nodes, else float32.
-        device: Of the model.
+    (``model.layers.single``), and so do weights and gradients. "auto" is bfloat16 where the device
+    has instructions for it, which pays with micro-batches of thousands of nodes.
     """
     low = precision == "bfloat16" or (precision == "auto" and has_bfloat16(device))
     return torch.autocast(device.type, torch.bfloat16) if low else nullcontext()
@@ -129,36 +121,21 @@ def has_bfloat16(device: torch.device) -> bool:
 
 @dataclass(eq=False)
 class ParameterGroup:
-    """Parameters that are selected and stopped together, and the best weights they have had.
+    """Parameters that are selected and stopped together, and the best weights they have had."""
 
-    Attributes:
-        name: The objective's name, or "total" for several.
-        objectives: Names of the loss terms.
-        parameters: The parameters they train, by name in the model.
-        best: Lowest validation likelihood so far, nats per graph.
-        best_step: Step at which it was reached.
-        num_bad_validations: Validations since then, which early stopping counts.
-        stopped: Whether training of these parameters is over.
-        weights: The parameters at the best step.
-    """
-
-    name: str
-    objectives: tuple[str, ...]
-    parameters: dict[str, nn.Parameter]
-    best: float = math.inf
-    best_step: int = 0
-    num_bad_validations: int = 0
-    stopped: bool = False
-    weights: dict[str, Tensor] = field(default_factory=dict)
+    name: str  # the objective's name, or "total" for several
+    objectives: tuple[str, ...]  # names of the loss terms
+    parameters: dict[str, nn.Parameter]  # the parameters they train, by name in the model
+    best: float = math.inf  # lowest validation likelihood so far, nats per graph
+    best_step: int = 0  # step at which it was reached
+    num_bad_validations: int = 0  # validations since then, which early stopping counts
+    stopped: bool = False  # whether training of these parameters is over
+    weights: dict[str, Tensor] = field(default_factory=dict)  # the parameters at the best step
 
     def update(self, score: float, step: int, weights: Mapping[str, Tensor], patience: int) -> bool:
         """Take in one validation; return whether it is the best so far.
 
-        Args:
-            score: Nats per graph, lower is better.
-            step: Optimizer steps done.
-            weights: The averaged weights of the whole model by name.
-            patience: Stop after this many validations without a better one; 0 never stops.
+        The score is in nats per graph; lower is better.
         """
         # The first one counts whatever it is: a run always leaves weights behind.
         if score < self.best or not self.weights:
@@ -221,9 +198,6 @@ class FusedAdamW:
 
     It is PyTorch's operator and its states; PyTorch's class imports a compiler before its first
     step, which takes longer than the step.
-
-    Args:
-        groups: Parameters with their weight decay.
     """
 
     _BETAS = (0.9, 0.999)
@@ -237,9 +211,7 @@ class FusedAdamW:
     def step(self, rate: float, not_finite: Tensor) -> None:
         """Move the weights and clear the gradients.
 
-        Args:
-            rate: Learning rate.
-            not_finite: 1 leaves everything as it is, 0 does not.
+        Nothing changes where ``not_finite`` is 1.
         """
         for parameters, decay in self._groups:
             given: list[Tensor] = [p for p in parameters if p.grad is not None]
@@ -310,14 +282,10 @@ class FusedAdamW:
 
 @dataclass(frozen=True, eq=False)
 class LossGradients:
-    """What one micro-batch gives.
+    """What one micro-batch gives."""
 
-    Attributes:
-        mean_O: Mean loss of each objective that is still trained.
-        gradients: Of the parameters that are still trained; None where there is none.
-    """
-
-    mean_O: Float[Tensor, " O"]
+    mean_O: Float[Tensor, " O"]  # mean loss of each objective that is still trained
+    # of the parameters that are still trained; None where there is none
     gradients: Sequence[Tensor | None]
 
 
@@ -368,13 +336,9 @@ class Optimizer:
         """Add the gradient of one micro-batch; return the mean loss of each objective.
 
         All randomness, dropout included, comes from ``noise_seed``; the state of torch's own
-        generator is put back, so that a resumed run needs none of it.
-
-        Args:
-            parts: Its graphs, on the host, in parts that are computed side by side; one part until
-                ``has_counts``. On a processor they may have gone through ``prepared``.
-            noise_seed: Of the noise.
-            meanwhile: See ``PartThreads.map``.
+        generator is put back, so that a resumed run needs none of it. There is one part until
+        ``has_counts``; on a processor parts may have gone through ``prepared``. See
+        ``PartThreads.map`` for ``meanwhile``.
         """
         device, active = self._parameters[0].device, self._active()
         seeds = [noise_seed, *(derive_seed(noise_seed, n) for n in range(1, len(parts)))]
@@ -455,9 +419,7 @@ class Optimizer:
     def _usual_count(self, name: str, count: float) -> float:
         """Return the mean number of decisions of a micro-batch up to the last step.
 
-        Args:
-            name: The objective.
-            count: Of this micro-batch, which the first step takes.
+        The first step takes the ``count`` of its own micro-batch.
         """
         return max(self._counts[name] / self._batches if self._batches else count, 1.0)
 
@@ -465,15 +427,8 @@ class Optimizer:
         """Average and clip the gradients, move the weights, clear the gradients.
 
         If a gradient is not finite, the weights are not touched, and ``require_finite`` says so:
-        whether it is, is known to the device alone, which is not waited for.
-
-        Args:
-            rate: Learning rate.
-            flags: Numbers to be summed over the processes on the same trip.
-            step: For the message of an error.
-
-        Returns:
-            The summed flags.
+        whether it is, is known to the device alone, which is not waited for. Flags are summed over
+        the processes on the same trip, and returned.
         """
         sums = [*flags, *self._step_counts.values()]
         if self._world.size > 1:

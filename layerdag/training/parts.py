@@ -80,13 +80,8 @@ class PartThreads:
         """Yield what a function returns for each item, in order.
 
         One call after the other runs in this thread where there is one item or one processor. If
-        one fails, the others end before its error is raised.
-
-        Args:
-            function: What is called.
-            items: What it is called with.
-            meanwhile: Called in this thread while others have work, to give them more (``later``);
-                never where there are no others.
+        one fails, the others end before its error is raised. ``meanwhile`` is called in this thread
+        while others have work, to give them more (``later``).
         """
         threads = torch.get_num_threads()
         if min(threads, len(items)) < 2:

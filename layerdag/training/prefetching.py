@@ -23,19 +23,12 @@ from layerdag.training.recorded_steps import PackedBatch, SizeClasses, pack
 
 @dataclass(frozen=True, eq=False)
 class MicroBatch:
-    """A micro-batch by the numbers of its graphs, and the place in the data behind it.
+    """A micro-batch by the numbers of its graphs, and the place in the data behind it."""
 
-    Attributes:
-        graphs_G: Numbers of the graphs.
-        noise_seed: Of its noise.
-        epoch: Epoch that the next one comes from.
-        position: Its position there.
-    """
-
-    graphs_G: Tensor
+    graphs_G: Tensor  # numbers of the graphs
     noise_seed: int
-    epoch: int
-    position: int
+    epoch: int  # epoch that the next one comes from
+    position: int  # its position there
 
     @property
     def first(self) -> int:

@@ -33,15 +33,10 @@ Recorder = Callable[[Callable[[], T], torch.Generator], tuple[T, Callable[[], No
 
 @dataclass(frozen=True)
 class SizeClass:
-    """Sizes to which batches are padded; batches of another class have others.
+    """Sizes to which batches are padded; batches of another class have others."""
 
-    Attributes:
-        number: The powers of two of a batch's scales.
-        sizes: That hold the batches met so far.
-    """
-
-    number: tuple[int, ...]
-    sizes: BatchSizes
+    number: tuple[int, ...]  # the powers of two of a batch's scales
+    sizes: BatchSizes  # that hold the batches met so far
 
 
 class SizeClasses:
@@ -66,19 +61,13 @@ class SizeClasses:
 
 @dataclass(frozen=True, eq=False)
 class PackedBatch:
-    """A padded batch as one piece of memory, which one copy brings to the device.
+    """A padded batch as one piece of memory, which one copy brings to the device."""
 
-    Attributes:
-        form: The batch with what was derived from it, on the device "meta": shapes without content.
-        padded_to: Its sizes.
-        data: Its tensors end to end, bytes, on the host or the device.
-        counts: Its decisions by objective.
-    """
-
+    # the batch with what was derived from it, on the device "meta": shapes without content
     form: DAGBatch
-    padded_to: SizeClass
-    data: Tensor
-    counts: Mapping[str, float]
+    padded_to: SizeClass  # its sizes
+    data: Tensor  # its tensors end to end, bytes, on the host or the device
+    counts: Mapping[str, float]  # its decisions by objective
 
     def batch_in(self, memory: Tensor) -> DAGBatch:
         """Return a batch of this form whose tensors lie in ``memory``."""

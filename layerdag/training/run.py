@@ -19,33 +19,21 @@ from layerdag.training.checkpoint import (
 
 @dataclass(frozen=True, eq=False)
 class TrainingRun:
-    """What to train and where to put it.
+    """What to train and where to put it."""
 
-    Attributes:
-        spec: The model as plain data.
-        train: All training graphs.
-        validation: All validation graphs.
-        directory: Of the run; checkpoints go to its ``best`` and ``last``.
-        schema: The data set's schema as JSON-serializable data.
-        run_config: The resolved configuration as JSON-serializable data.
-        data_fingerprint: Of the training data.
-        split: Which graphs are for training, validation and test.
-        overwrite: Whether an older run in ``directory`` may be replaced.
-        start: Weights to start from; None for random ones.
-        record: What ``run.json`` in ``directory`` shall hold, for its owner alone; empty for no
-            such file.
-    """
-
-    spec: ModelSpec
-    train: DAGBatch
-    validation: DAGBatch
-    directory: Path
+    spec: ModelSpec  # the model as plain data
+    train: DAGBatch  # all training graphs
+    validation: DAGBatch  # all validation graphs
+    directory: Path  # of the run; checkpoints go to its ``best`` and ``last``
+    # the data set's schema as JSON-serializable data
     schema: Mapping[str, Any] = field(default_factory=dict)
+    # the resolved configuration as JSON-serializable data
     run_config: Mapping[str, Any] = field(default_factory=dict)
-    data_fingerprint: str = ""
-    split: SplitFingerprint | None = None
-    overwrite: bool = False
-    start: InitialWeights | None = None
+    data_fingerprint: str = ""  # of the training data
+    split: SplitFingerprint | None = None  # which graphs are for training, validation and test
+    overwrite: bool = False  # whether an older run in ``directory`` may be replaced
+    start: InitialWeights | None = None  # Weights to start from; None for random ones
+    # what ``run.json`` in ``directory`` shall hold, for its owner alone; empty for no such file
     record: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -70,15 +58,6 @@ def assemble(
     overwrite: bool = False,
 ) -> TrainingRun:
     """Return the training run of a model on the training and validation parts of a data set.
-
-    Args:
-        data: What is trained on.
-        directory: Of the run.
-        spec: Of the model, from ``spec_for`` or ``warm_start``.
-        start: Weights to start from; None for random ones.
-        run_config: On record in the checkpoint.
-        record: What ``run.json`` shall hold.
-        overwrite: Whether an older run in ``directory`` may be replaced.
 
     Raises:
         GraphError: If the training or the validation part is empty.
@@ -112,23 +91,15 @@ Callback = Callable[[DAGModel, int], CallbackResult]
 
 @dataclass(frozen=True)
 class TrainResult:
-    """How a run ended.
+    """How a run ended."""
 
-    Attributes:
-        reason: "budget", "patience" or the name of a signal.
-        step: Optimizer steps done.
-        seconds: Spent, those before resuming included.
-        metrics: Validation figures of the best checkpoint, none before the first validation.
-        best: Checkpoint for inference, which the first validation makes.
-        last: Checkpoint for resuming.
-    """
-
-    reason: str
-    step: int
-    seconds: float
+    reason: str  # "budget", "patience" or the name of a signal
+    step: int  # optimizer steps done
+    seconds: float  # spent, those before resuming included
+    # validation figures of the best checkpoint, none before the first validation
     metrics: Mapping[str, float]
-    best: Path
-    last: Path
+    best: Path  # checkpoint for inference, which the first validation makes
+    last: Path  # checkpoint for resuming
 
     @property
     def is_finished(self) -> bool:

@@ -57,11 +57,7 @@ def run_record(
 ) -> dict[str, Any]:
     """Return what the ``run.json`` of a run holds.
 
-    Args:
-        directory: Of the run.
-        config: All settings.
-        substitutes: New word -> private word that it stands for, by attribute or condition.
-        notes: What the readers of its data did not understand.
+    Substitutes are new word -> private word, by attribute or condition.
     """
     data = dict(config.get("data") or {})
     for name in _DATA_PATHS:

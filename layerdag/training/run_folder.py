@@ -34,10 +34,7 @@ _PICTURE = re.compile(r"samples-\d{6,}\.png")
 def hold_run(directory: Path, *, overwrite: bool, goes_on: bool = False) -> Iterator[None]:
     """Hold a run's folder for this process, and put in order what a killed one left there.
 
-    Args:
-        directory: Of the run.
-        overwrite: Whether an older run there may be replaced.
-        goes_on: Whether this is the run that was left there.
+    ``goes_on`` says that this is the run that was left there.
 
     Raises:
         UsageError: If another process is training there, it is a file, or it holds what may not be
@@ -103,10 +100,7 @@ def begin_run(
 ) -> JsonlLogger:
     """Remove what an older run left, write what is on record, and return the log.
 
-    Args:
-        directory: Of the run, which is held.
-        record: What ``run.json`` shall hold; empty for no such file.
-        resumed_step: Step from which the run in the folder goes on; None for a new one.
+    ``resumed_step`` is None for a new run; an empty record writes no ``run.json``.
     """
     if resumed_step is None:
         clear_run(directory)

@@ -126,12 +126,7 @@ class TrainSettings:
         )
 
     def nodes_per_batch(self, device_type: str, training_nodes: int) -> int:
-        """Return the nodes of a micro-batch at most.
-
-        Args:
-            device_type: "cpu", "cuda".
-            training_nodes: Of all training graphs.
-        """
+        """Return the nodes of a micro-batch at most."""
         if not isinstance(self.batch_nodes, str):
             return self.batch_nodes
         if device_type != "cuda":

@@ -46,15 +46,10 @@ _CODES = {
 
 @dataclass(frozen=True, eq=False)
 class WarmStart:
-    """A model for a data set, and the weights that it starts from.
+    """A model for a data set, and the weights that it starts from."""
 
-    Attributes:
-        spec: The model.
-        start: Its initial weights, and where they come from.
-    """
-
-    spec: ModelSpec
-    start: InitialWeights
+    spec: ModelSpec  # the model
+    start: InitialWeights  # its initial weights, and where they come from
 
     def __str__(self) -> str:
         """Return one sentence for the user."""

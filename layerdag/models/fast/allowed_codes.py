@@ -14,9 +14,7 @@ from layerdag.dag.statistics import GraphStatistics
 class AllowedCodes(nn.Module):
     """The codes of later attributes that training nodes with a code have.
 
-    Args:
-        sizes: Counts of the data set's schema.
-        statistics: Measured on the training graphs; None leaves every code allowed.
+    Without statistics every code is allowed.
     """
 
     allowed_FF: Tensor
@@ -48,11 +46,6 @@ class AllowedCodes(nn.Module):
         """Rule out codes of an attribute that the earlier ones do not allow.
 
         Where they allow none, or none that is possible otherwise, nothing is ruled out.
-
-        Args:
-            logits_BK: Logits of the attribute; minus infinity is impossible already.
-            allowed_BF: What all earlier attributes of each node allow.
-            attribute: Position among all attributes.
         """
         start = self.starts[attribute]
         fits_BK = allowed_BF[:, start : start + self.sizes[attribute]] & (logits_BK > -torch.inf)

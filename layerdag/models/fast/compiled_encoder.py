@@ -31,17 +31,11 @@ from layerdag.models.layers import LinearMap
 
 @dataclass(frozen=True, eq=False)
 class EdgesToParents:
-    """Edges to the newest nodes.
-
-    Attributes:
-        row_X: Row of the graph.
-        parent_X: Position of the parent.
-        type_X: Type of the edge.
-    """
+    """Edges to the newest nodes."""
 
     row_X: Int[Tensor, " X"]
-    parent_X: Int[Tensor, " X"]
-    type_X: Int[Tensor, " X"]
+    parent_X: Int[Tensor, " X"]  # position of the parent
+    type_X: Int[Tensor, " X"]  # type of the edge
 
 
 class RowEncoding(ABC):
@@ -57,11 +51,7 @@ class RowEncoding(ABC):
     ) -> Float[Tensor, "R D"]:
         """Return the states of newest tokens, before the last normalization; contiguous.
 
-        Args:
-            x_RD: The tokens, written over.
-            position: Theirs.
-            sample_B: Sample of each row.
-            newest: Edges to them.
+        The tokens are written over.
         """
 
     @abstractmethod
@@ -71,23 +61,14 @@ class RowEncoding(ABC):
 
 @dataclass(frozen=True, eq=False)
 class EncoderLayer:
-    """The maps of an encoder block.
+    """The maps of an encoder block."""
 
-    Attributes:
-        scale_D: Of the normalization before attention.
-        query_key_value: Of attention.
-        mix: Of what attention and messages bring.
-        feed_scale_D: Of the normalization before the feed-forward network.
-        widen: Its first map.
-        narrow: Its second one.
-    """
-
-    scale_D: Float[Tensor, " D"]
-    query_key_value: LinearMap
-    mix: LinearMap
-    feed_scale_D: Float[Tensor, " D"]
-    widen: LinearMap
-    narrow: LinearMap
+    scale_D: Float[Tensor, " D"]  # of the normalization before attention
+    query_key_value: LinearMap  # of attention
+    mix: LinearMap  # of what attention and messages bring
+    feed_scale_D: Float[Tensor, " D"]  # of the normalization before the feed-forward network
+    widen: LinearMap  # its first map
+    narrow: LinearMap  # its second one
 
     @classmethod
     def of(cls, block: EncoderBlock) -> "EncoderLayer":
@@ -105,12 +86,7 @@ class EncoderLayer:
 
 @final
 class KernelLayers(RowEncoding):
-    """The window encoder, whose memory is that of the kernels.
-
-    Args:
-        encoder: The encoder.
-        memory: Of the rows.
-    """
+    """The window encoder, whose memory is that of the kernels."""
 
     def __init__(self, encoder: WindowEncoder, memory: RowMemory) -> None:
         self.memory = memory
@@ -152,13 +128,7 @@ class KernelLayers(RowEncoding):
 
 @final
 class OwnSteps(RowEncoding):
-    """An encoder that takes its own steps.
-
-    Args:
-        encoder: The encoder.
-        like_RD: States of the rows.
-        passes: Rows of the encoder per graph.
-    """
+    """An encoder that takes its own steps."""
 
     def __init__(self, encoder: Encoder, like_RD: Float[Tensor, "R D"], passes: int) -> None:
         self.steps, self.passes = EncoderSteps(encoder, like_RD), passes

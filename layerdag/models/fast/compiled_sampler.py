@@ -52,15 +52,10 @@ _ACTIVE_FRACTION = 0.8
 
 @dataclass(frozen=True, eq=False)
 class ActivatedMap:
-    """A readout: normalization, GELU, linear maps.
+    """A readout: normalization, GELU, linear maps."""
 
-    Attributes:
-        scale_D: Of the normalization.
-        linear: The maps.
-    """
-
-    scale_D: Float[Tensor, " D"]
-    linear: LinearMap
+    scale_D: Float[Tensor, " D"]  # of the normalization
+    linear: LinearMap  # the maps
 
     @classmethod
     def of(cls, readout: Readout) -> "ActivatedMap":
@@ -73,10 +68,6 @@ class CompiledSampler:
     """Draws nodes by kernels in C.
 
     Consecutive ``request.best_of`` graphs are the particles of one graph.
-
-    Args:
-        modules: Of the model.
-        request: What to sample.
     """
 
     def __init__(self, modules: SamplerModules, request: SampleRequest) -> None:
@@ -309,13 +300,7 @@ class CompiledSampler:
     def _finish_nodes(
         self, position: int, x_BA: Int[Tensor, "B A"], out_degree_B: Int[Tensor, " B"]
     ) -> None:
-        """Set the children of the newest node of every graph, check it and put it out.
-
-        Args:
-            position: Of the node.
-            x_BA: Codes of its attributes.
-            out_degree_B: Number of children, if it is predicted.
-        """
+        """Set the children of the newest node of every graph, check it and put it out."""
         edges, constraints = self._newest, self.modules.constraints
         predicted = self.modules.heads.out_degree is not None
         capacity_B = constraints.capacity(x_BA[:, 0], out_degree_B if predicted else None)

@@ -81,13 +81,7 @@ class Readout(nn.Module):
 def readout_chain(
     readouts: Sequence[Readout], embeddings: Sequence[nn.Module], state_ND: Float[Tensor, "N D"]
 ) -> ReadoutChain | None:
-    """Return readouts of one state after the other, where they are fused (``ReadoutChain``).
-
-    Args:
-        readouts: The readouts; without any there is nothing to fuse.
-        embeddings: Added to the state after the first, second, ... of them.
-        state_ND: The first state.
-    """
+    """Return readouts of one state after the other, where they are fused (``ReadoutChain``)."""
     modules = [part for each in readouts for part in (each, each.norm, each.project)]
     dtype = product_dtype(state_ND, *modules, *embeddings)
     if dtype is None or not readouts or any(each.norm.bias is not None for each in readouts):
@@ -102,13 +96,7 @@ def readout_chain(
 
 
 class Pointer(nn.Module):
-    """Scores of candidate parents: dot product of query and key, plus a term per feature code.
-
-    Args:
-        width: Of a state.
-        key_width: Of queries and keys.
-        token_codes: Features of candidate tokens.
-    """
+    """Scores of candidate parents: dot product of query and key, plus a term per feature code."""
 
     offset_F: Tensor
 
@@ -180,16 +168,7 @@ _PARENT_FEATURES: dict[str, TokenCodes] = {"dynamic": token_codes, "none": no_to
 
 
 class Heads(nn.Module):
-    """States and readouts of all decisions.
-
-    Args:
-        sizes: Counts of the data set's schema.
-        statistics: Of the training graphs.
-        width: Of a state.
-        key_width: Of the keys of candidate parents.
-        plans: Whether the out-degree is predicted.
-        config: Which decisions see what.
-    """
+    """States and readouts of all decisions."""
 
     out_degree: CountEncoder | None
     plan_readout: Readout | None
@@ -479,11 +458,7 @@ def _ragged_loss(
 ) -> Float[Tensor, ""]:
     """Return the cross entropy of ragged softmaxes, summed.
 
-    Args:
-        logit_P: Logits.
-        softmax_P: Softmax of each.
-        chosen_G: The one that was chosen in each softmax.
-        padding_G: 1 for softmaxes that do not count and may be empty, else 0.
+    ``padding_G`` is 1 for softmaxes that do not count and may be empty, else 0.
     """
     padding_G = padding_G.to(logit_P.dtype)
     with torch.no_grad():

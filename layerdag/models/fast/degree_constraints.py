@@ -26,12 +26,7 @@ class OutDegreeLimit(nn.Module, ABC):
     def capacity(
         self, kind_B: Int[Tensor, " B"], out_degree_B: Int[Tensor, " B"] | None
     ) -> Int[Tensor, " B"]:
-        """Return the largest number of children that each node may have.
-
-        Args:
-            kind_B: Kind of each node.
-            out_degree_B: Predicted out-degree; None in a model without out-degree prediction.
-        """
+        """Return the largest number of children that each node may have."""
 
     @abstractmethod
     def violations(self, batch: DAGBatch) -> Float[Tensor, " B"]:
@@ -108,10 +103,6 @@ class DegreeConstraints(nn.Module):
     A node without remaining capacity for children is ruled out as a parent unless it is the only
     candidate. The smallest number of children cannot be imposed while a graph is being sampled,
     because later nodes are not known yet, so violations are counted in the finished graph.
-
-    Args:
-        statistics: Of the training graphs.
-        config: What is imposed; by default everything.
     """
 
     source_K: Tensor
@@ -138,9 +129,7 @@ class DegreeConstraints(nn.Module):
     def limit_attributes(self, logits_BK: Float[Tensor, "B K"], index: int) -> Float[Tensor, "B K"]:
         """Rule out codes of an attribute after the kind that no training node has.
 
-        Args:
-            logits_BK: Logits of the attribute.
-            index: Position among the attributes after the kind.
+        ``index`` counts the attributes after the kind.
         """
         start = sum(self.sizes[:index])
         seen_K = self.observed_F[start : start + self.sizes[index]]
@@ -151,10 +140,7 @@ class DegreeConstraints(nn.Module):
     ) -> Float[Tensor, "B K"]:
         """Rule out kinds that the node cannot have.
 
-        Args:
-            logits_BK: Logits of the kind.
-            first_B: Position of the first parent, which is also the number of nodes that can be
-                parents; 0 in layer 0.
+        The first parent's position is also the number of nodes that can be parents; 0 in layer 0.
         """
         fits_BK = torch.where(
             first_B[:, None] == 0, self.source_K, self.min_parents_K <= first_B[:, None]

@@ -25,10 +25,6 @@ class EdgeTypeSets(nn.Module):
 
     A state is a kind, an in-degree and the multiset of types drawn so far; a type is possible if
     some listed multiset of as many types holds it beside them.
-
-    Args:
-        sizes: Counts of the data set's schema.
-        statistics: Of the training graphs.
     """
 
     first_state: Tensor

@@ -39,23 +39,15 @@ from layerdag.runtime.registry import Registry
 
 @dataclass(frozen=True, eq=False)
 class TokenGraphs:
-    """Where the tokens of a batch stand; tokens of a graph lie in a row, graph after graph.
-
-    Attributes:
-        graph_T: Graph of each token.
-        position_T: Position of each token in its graph; 0 is the start token, which is no node.
-        parent_E: Token of the source of each edge, earlier than its target.
-        child_E: Token of the target.
-        in_degree_T: Number of parents of each token.
-        blocks: The tokens cut into attention blocks.
-    """
+    """Where the tokens of a batch stand; tokens of a graph lie in a row, graph after graph."""
 
     graph_T: Int[Tensor, " T"]
+    # position of each token in its graph; 0 is the start token, which is no node
     position_T: Int[Tensor, " T"]
-    parent_E: Int[Tensor, " E"]
-    child_E: Int[Tensor, " E"]
-    in_degree_T: Int[Tensor, " T"]
-    blocks: AttentionBlocks
+    parent_E: Int[Tensor, " E"]  # token of the source of each edge, earlier than its target
+    child_E: Int[Tensor, " E"]  # token of the target
+    in_degree_T: Int[Tensor, " T"]  # number of parents of each token
+    blocks: AttentionBlocks  # the tokens cut into attention blocks
 
     def padded(self, x_TD: Float[Tensor, "T D"]) -> Float[Tensor, "B L D"]:
         """Return a row of tokens for each graph, with zeros behind its last one."""
@@ -96,14 +88,9 @@ class ParentList:
 
 @dataclass(frozen=True, eq=False)
 class NewestTokens:
-    """Where the newest token of every row stands.
+    """Where the newest token of every row stands."""
 
-    Attributes:
-        position: Its position in its graph, the same in every row; 0 is the start token.
-        parents: Its parents.
-    """
-
-    position: int
+    position: int  # its position in its graph, the same in every row; 0 is the start token
     parents: ParentList
 
 
@@ -155,9 +142,7 @@ class Encoder(nn.Module, ABC):
 class EncoderSteps:
     """The steps of an encoder, one for each position, with what it keeps between them.
 
-    Args:
-        encoder: The encoder.
-        like_RD: Has the rows, type and device of its states.
+    ``like_RD`` has the rows, type and device of its states.
     """
 
     def __init__(self, encoder: Encoder, like_RD: Float[Tensor, "R D"]) -> None:
@@ -228,23 +213,16 @@ def build_encoder(width: int, depth: int, config: EncoderConfig) -> Encoder:
 
 @dataclass(frozen=True, eq=False)
 class AttentionContext:
-    """Masks and edges for attention and message passing, the same in every encoder block.
+    """Masks and edges for attention and message passing, the same in every encoder block."""
 
-    Attributes:
-        blocks: Attention blocks.
-        first_bias_Hww: Attention bias of first blocks: causal, with the distance penalty of a head.
-        later_bias_ZHbw: Attention bias of later blocks; the last columns are the pooled blocks.
-        parent_E: Token of the source of each edge.
-        child_E: Token of the target.
-        in_degree_T: Number of parents of each token.
-    """
-
-    blocks: AttentionBlocks
+    blocks: AttentionBlocks  # attention blocks
+    # attention bias of first blocks: causal, with the distance penalty of a head
     first_bias_Hww: Float[Tensor, "H w w"]
+    # attention bias of later blocks; the last columns are the pooled blocks
     later_bias_ZHbw: Float[Tensor, "Z H b v"]
-    parent_E: Int[Tensor, " E"]
-    child_E: Int[Tensor, " E"]
-    in_degree_T: Int[Tensor, " T"]
+    parent_E: Int[Tensor, " E"]  # token of the source of each edge
+    child_E: Int[Tensor, " E"]  # token of the target
+    in_degree_T: Int[Tensor, " T"]  # number of parents of each token
 
 
 def alibi_slopes(heads: int, device: torch.device) -> Float[Tensor, " H"]:
@@ -323,11 +301,6 @@ class EncoderBlock(nn.Module):
 
     A source that the config leaves out is zero. Its parameters stay, so that all variants of a
     model begin with the same weights.
-
-    Args:
-        width: Width D.
-        heads: Attention heads.
-        config: What a token reads; by default both sources.
     """
 
     def __init__(self, width: int, heads: int, config: EncoderConfig | None = None) -> None:
@@ -373,12 +346,7 @@ class EncoderBlock(nn.Module):
         all_T3D: Float[Tensor, "T _"],
         context: AttentionContext,
     ) -> Float[Tensor, "T D"]:
-        """Return the attention of each token over its window and the pooled blocks, (T, D).
-
-        Args:
-            all_T3D: Query, key and value of each token.
-            context: Where the tokens stand.
-        """
+        """Return the attention of each token over its window and the pooled blocks, (T, D)."""
         blocks, width = context.blocks, all_T3D.shape[1] // 3
         query_ZbD, key_ZbD, value_ZbD = gather_rows(all_T3D, blocks.first.query_Zb).chunk(3, dim=-1)
         own_ZbD = attention(query_ZbD, key_ZbD, value_ZbD, context.first_bias_Hww)
@@ -444,13 +412,7 @@ def block_sum(value_TD: Float[Tensor, "T D"], blocks: AttentionBlocks) -> Float[
 
 
 class WindowEncoder(Encoder):
-    """Encoder blocks one after another, called "0", "1", ... as in published checkpoints.
-
-    Args:
-        width: Width D, a multiple of the width of an attention head.
-        depth: Number of encoder blocks.
-        config: What a token reads, and the tokens of an attention block.
-    """
+    """Encoder blocks one after another, called "0", "1", ... as in published checkpoints."""
 
     def __init__(self, width: int, depth: int, config: EncoderConfig) -> None:
         super().__init__(width, depth, config)
@@ -509,12 +471,7 @@ class WindowEncoder(Encoder):
         """Return the state of the newest token of every row; the memory is written in place.
 
         Whoever calls it lets the memory average over attention blocks when they are complete.
-
-        Args:
-            x_RD: The tokens.
-            position_R: Their positions, for which there is room.
-            parent_Rp: Positions of their parents, then zeros.
-            memory: Of the tokens before.
+        Parents are positions, then zeros.
         """
         bias_RHv = memory.biases(position_R)
         for number, encoder_block in enumerate(self.encoder_blocks):

@@ -40,13 +40,7 @@ class _Heads(ctypes.Structure):
 class Reads:
     """What the tokens of a batch read, the same in every encoder block.
 
-    Args:
-        blocks: The tokens cut into attention blocks.
-        slope_H: Distance penalty of each head.
-        parent_E: Token of the source of each edge.
-        child_E: Token of the target.
-        in_degree_T: Number of parents of each token.
-        width: D.
+    ``slope_H`` is the distance penalty of each head.
     """
 
     def __init__(
@@ -94,11 +88,7 @@ class Reads:
         )
 
     def __call__(self, all_T3D: Float[Tensor, "T _"]) -> Float[Tensor, "T _"]:
-        """Return attended values and the mean of the parents' values side by side, (T, 2 D).
-
-        Args:
-            all_T3D: Query, key and value of each token.
-        """
+        """Return attended values and the mean of the parents' values side by side, (T, 2 D)."""
         read_T2D: Tensor = _Read.apply(all_T3D.contiguous(), self)
         return read_T2D
 

@@ -57,21 +57,14 @@ class _Gradients(ctypes.Structure):
 
 @dataclass(frozen=True, eq=False)
 class ReadoutChain:
-    """Readouts of one state after the other; an embedding of what was read out may be added.
+    """Readouts of one state after the other; an embedding of what was read out may be added."""
 
-    Attributes:
-        norms: The readouts' normalizations, which have no bias.
-        map_AKD: Weights of their maps, of K codes each.
-        bias_AK: Biases of these.
-        table_AKD: Embeddings that are added after the first, second, ... readout.
-        dtype: Precision of the products.
-    """
-
-    norms: Sequence[nn.LayerNorm]
-    map_AKD: Sequence[Float[Tensor, "_ D"]]
-    bias_AK: Sequence[Float[Tensor, " _"]]
+    norms: Sequence[nn.LayerNorm]  # the readouts' normalizations, which have no bias
+    map_AKD: Sequence[Float[Tensor, "_ D"]]  # Weights of their maps, of K codes each
+    bias_AK: Sequence[Float[Tensor, " _"]]  # biases of these
+    # Embeddings that are added after the first, second, ... readout.
     table_AKD: Sequence[Float[Tensor, "_ D"]]
-    dtype: torch.dtype
+    dtype: torch.dtype  # precision of the products
 
     def loss(
         self,
@@ -82,11 +75,8 @@ class ReadoutChain:
     ) -> Float[Tensor, ""]:
         """Return the cross entropies of all readouts, summed.
 
-        Args:
-            state_RD: What the first readout is given.
-            chosen_RA: Codes that were chosen; ``NOT_A_TARGET`` for none.
-            code_RA: Codes that are embedded, for a chain with embeddings.
-            without_first_R: Where code 0 of the first readout is excluded.
+        Nothing was chosen where ``chosen_RA`` is ``NOT_A_TARGET``; code 0 of the first readout is
+        excluded where ``without_first_R``.
         """
         chosen_RA, code_RA = chosen_RA.long(), None if code_RA is None else code_RA.long()
         first_R = None if without_first_R is None else without_first_R.contiguous()
@@ -155,13 +145,7 @@ def _read_out_few(
 ) -> None:
     """Add the cross entropies of a readout of few codes, and their gradients.
 
-    Args:
-        chain: Readouts.
-        a: Number of the one that is meant.
-        state_RD: What it is given.
-        chosen: Which codes.
-        of: Gradients of the state, the normalization's weight, the map and its bias.
-        loss: The sum.
+    ``of`` has the gradients of the state, the normalization's weight, the map and its bias.
     """
     codes, stride, without_first_R = chosen
     weight_KD, bias_K = chain.map_AKD[a], chain.bias_AK[a]
@@ -218,12 +202,8 @@ def pointer_loss(
 ) -> Float[Tensor, ""]:
     """Return -log p of the parents that were chosen, summed.
 
-    Args:
-        projection_QK: Query of tokens, query of blocks, scores of token codes and of block codes of
-            each decision, side by side.
-        key_Td: Keys of tokens.
-        key_Zd: Keys of attention blocks.
-        candidates: Of all decisions.
+    ``projection_QK`` has the query of tokens, the query of blocks, scores of token codes and of
+    block codes of each decision, side by side.
     """
     numbers = (x.float().contiguous() for x in (projection_QK, key_Td, key_Zd))
     loss: Tensor = _PointerLoss.apply(*numbers, candidates)

@@ -43,52 +43,33 @@ _Decisions = _structure("_Decisions", (_DECISIONS, ctypes.c_void_p))
 
 
 class DecisionStates(NamedTuple):
-    """States of the decisions of a batch.
-
-    Attributes:
-        kind_ND: Of kinds.
-        other_ND: Of the other attributes.
-        after_ED: After each parent, of edge types.
-        before_ED: Before each parent was chosen.
-        inner_qD: Of in-degrees.
-    """
+    """States of the decisions of a batch."""
 
     kind_ND: Float[Tensor, "N D"]
-    other_ND: Float[Tensor, "N D"]
-    after_ED: Float[Tensor, "E D"]
-    before_ED: Float[Tensor, "E D"]
-    inner_qD: Float[Tensor, "q D"]
+    other_ND: Float[Tensor, "N D"]  # of the other attributes
+    after_ED: Float[Tensor, "E D"]  # after each parent, of edge types
+    before_ED: Float[Tensor, "E D"]  # before each parent was chosen
+    inner_qD: Float[Tensor, "q D"]  # of in-degrees
 
 
 @dataclass(frozen=True, eq=False)
 class StateTables:
-    """Embeddings of codes that states are sums of.
+    """Embeddings of codes that states are sums of."""
 
-    Attributes:
-        slot_KD: Of places in layers, three codes after the other.
-        slot_offset_3: First row of each of these.
-        stub_KD: Of stub codes of first parents.
-        kind_KD: Of kinds.
-        open_KD: Of numbers of parents that follow.
-        degree_KD: Of in-degrees.
-    """
-
-    slot_KD: Float[Tensor, "_ D"]
-    slot_offset_3: Int[Tensor, " 3"]
-    stub_KD: Float[Tensor, "_ D"]
+    slot_KD: Float[Tensor, "_ D"]  # of places in layers, three codes after the other
+    slot_offset_3: Int[Tensor, " 3"]  # first row of each of these
+    stub_KD: Float[Tensor, "_ D"]  # of stub codes of first parents
     kind_KD: Float[Tensor, "_ D"]
-    open_KD: Float[Tensor, "_ D"]
-    degree_KD: Float[Tensor, "_ D"]
+    open_KD: Float[Tensor, "_ D"]  # of numbers of parents that follow
+    degree_KD: Float[Tensor, "_ D"]  # of in-degrees
 
     def states(
         self, projection_TK: Float[Tensor, "T K"], targets: Targets
     ) -> tuple[DecisionStates, Float[Tensor, "T d"]]:
         """Return the states of all decisions, and the keys of tokens.
 
-        Args:
-            projection_TK: What each token's encoding is mapped to: context, first parent, last
-                parent and all parents, D columns each, then the key.
-            targets: Of the batch.
+        ``projection_TK`` is what each token's encoding is mapped to: context, first parent, last
+        parent and all parents, D columns each, then the key.
         """
         tables = self.slot_KD, self.stub_KD, self.kind_KD, self.open_KD, self.degree_KD
         offset_3 = self.slot_offset_3

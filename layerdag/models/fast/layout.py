@@ -33,33 +33,20 @@ from layerdag.dag.dag import DAGBatch
 
 @dataclass(frozen=True, eq=False)
 class BatchLayout:
-    """Positions of tokens and layers; every index counts through the whole batch.
-
-    Attributes:
-        graph_T: Graph of each token.
-        start_B: Start token of each graph.
-        end_B: One past the last token of each graph.
-        token_N: Token of each node.
-        layer_T: Layer of each token, -1 for start tokens.
-        index_T: Position of a token inside its layer, 0 for start tokens.
-        size_T: Number of nodes of the token's layer, 1 for start tokens.
-        layer_start_N: First token of each node's layer.
-        parent_start_N: First token of the layer before each node's layer; unused in layer 0.
-        first_token_L: First token of each layer of the batch.
-        layer_size_L: Number of nodes of each layer.
-    """
+    """Positions of tokens and layers; every index counts through the whole batch."""
 
     graph_T: Int[Tensor, " T"]
-    start_B: Int[Tensor, " B"]
-    end_B: Int[Tensor, " B"]
+    start_B: Int[Tensor, " B"]  # start token of each graph
+    end_B: Int[Tensor, " B"]  # one past the last token of each graph
     token_N: Int[Tensor, " N"]
-    layer_T: Int[Tensor, " T"]
-    index_T: Int[Tensor, " T"]
-    size_T: Int[Tensor, " T"]
-    layer_start_N: Int[Tensor, " N"]
+    layer_T: Int[Tensor, " T"]  # layer of each token, -1 for start tokens
+    index_T: Int[Tensor, " T"]  # position of a token inside its layer, 0 for start tokens
+    size_T: Int[Tensor, " T"]  # number of nodes of the token's layer, 1 for start tokens
+    layer_start_N: Int[Tensor, " N"]  # first token of each node's layer
+    # first token of the layer before each node's layer; unused in layer 0
     parent_start_N: Int[Tensor, " N"]
-    first_token_L: Int[Tensor, " L"]
-    layer_size_L: Int[Tensor, " L"]
+    first_token_L: Int[Tensor, " L"]  # first token of each layer of the batch
+    layer_size_L: Int[Tensor, " L"]  # number of nodes of each layer
 
     @classmethod
     def from_batch(cls, batch: DAGBatch) -> "BatchLayout":
@@ -113,15 +100,11 @@ class BatchLayout:
 
 @dataclass(frozen=True, eq=False)
 class AttentionWindow:
-    """Padded blocks of queries with the tokens visible to them.
+    """Padded blocks of queries with the tokens visible to them."""
 
-    Attributes:
-        query_Zb: Token of each padded slot, clamped where a graph's last block is not full.
-        key_Zw: Tokens of the block's attention window, clamped likewise.
-    """
-
+    # token of each padded slot, clamped where a graph's last block is not full
     query_Zb: Int[Tensor, "Z b"]
-    key_Zw: Int[Tensor, "Z w"]
+    key_Zw: Int[Tensor, "Z w"]  # tokens of the block's attention window, clamped likewise
 
 
 _FAR_BLOCKS = 8
@@ -134,26 +117,18 @@ class AttentionBlocks:
 
     First blocks of graphs have no block before them and are stored separately, with windows as wide
     as the longest graph of the batch needs: small graphs cost little.
-
-    Attributes:
-        block: Number of tokens per block.
-        of_T: Block of each token.
-        offset_T: Position of each token in its block.
-        slot_T: Row of each token among the padded slots, first blocks before later ones.
-        first: Windows of the first block of each graph: the block itself.
-        later: Windows of all other blocks: the block before and the block itself.
-        pooled_Zz: Blocks that a later block attends to as one mean each: all but the last two.
-        pooled_valid_Zz: Which of these exist.
     """
 
-    block: int
-    of_T: Int[Tensor, " T"]
-    offset_T: Int[Tensor, " T"]
+    block: int  # number of tokens per block
+    of_T: Int[Tensor, " T"]  # block of each token
+    offset_T: Int[Tensor, " T"]  # position of each token in its block
+    # row of each token among the padded slots, first blocks before later ones
     slot_T: Int[Tensor, " T"]
-    first: AttentionWindow
-    later: AttentionWindow
+    first: AttentionWindow  # windows of the first block of each graph: the block itself
+    later: AttentionWindow  # windows of all other blocks: the block before and the block itself
+    # blocks that a later block attends to as one mean each: all but the last two
     pooled_Zz: Int[Tensor, "Z z"]
-    pooled_valid_Zz: Bool[Tensor, "Z z"]
+    pooled_valid_Zz: Bool[Tensor, "Z z"]  # which of these exist
 
     @classmethod
     def from_layout(cls, layout: BatchLayout, block: int) -> "AttentionBlocks":
@@ -205,26 +180,16 @@ class Edges:
     """Edges by child, the parents of a child in descending order: the order of their decisions.
 
     The first parent of a child is its last one in node order, which lies in the layer before.
-
-    Attributes:
-        parent_E: Token of the source.
-        child_E: Token of the target.
-        node_E: Node of the target.
-        type_E: Edge type.
-        rank_E: 0 for a child's first parent, 1 for its second, ...
-        degree_E: In-degree of the child.
-        in_degree_N: Number of parents of each node.
-        out_degree_T: Number of children of each token.
     """
 
-    parent_E: Int[Tensor, " E"]
-    child_E: Int[Tensor, " E"]
-    node_E: Int[Tensor, " E"]
+    parent_E: Int[Tensor, " E"]  # token of the source
+    child_E: Int[Tensor, " E"]  # token of the target
+    node_E: Int[Tensor, " E"]  # node of the target
     type_E: Int[Tensor, " E"]
-    rank_E: Int[Tensor, " E"]
-    degree_E: Int[Tensor, " E"]
-    in_degree_N: Int[Tensor, " N"]
-    out_degree_T: Int[Tensor, " T"]
+    rank_E: Int[Tensor, " E"]  # 0 for a child's first parent, 1 for its second, ...
+    degree_E: Int[Tensor, " E"]  # in-degree of the child
+    in_degree_N: Int[Tensor, " N"]  # number of parents of each node
+    out_degree_T: Int[Tensor, " T"]  # number of children of each token
 
     @classmethod
     def from_batch(cls, batch: DAGBatch, layout: BatchLayout) -> "Edges":
@@ -256,19 +221,13 @@ NEVER = -1
 
 @dataclass(frozen=True, eq=False)
 class ParentDecisionRows:
-    """Decisions on one parent each, by token.
+    """Decisions on one parent each, by token."""
 
-    Attributes:
-        child_Q: Token that gets the parent.
-        low_Q: First token that may be chosen.
-        high_Q: One past the last token that may be chosen.
-        reference_Q: Token to measure offsets from, ``NEVER`` for none: the parent chosen last for
-            the same child, or for a first parent that of the sibling before.
-    """
-
-    child_Q: Int[Tensor, " Q"]
-    low_Q: Int[Tensor, " Q"]
-    high_Q: Int[Tensor, " Q"]
+    child_Q: Int[Tensor, " Q"]  # token that gets the parent
+    low_Q: Int[Tensor, " Q"]  # first token that may be chosen
+    high_Q: Int[Tensor, " Q"]  # one past the last token that may be chosen
+    # Token to measure offsets from, ``NEVER`` for none: the parent chosen last for the same child,
+    # or for a first parent that of the sibling before.
     reference_Q: Int[Tensor, " Q"]
 
     @classmethod
@@ -292,15 +251,10 @@ class ParentDecisionRows:
 
 @dataclass(frozen=True, eq=False)
 class CandidatePairs:
-    """Candidate tokens or blocks of many decisions as one flat list of pairs.
-
-    Attributes:
-        decision_P: Decision of each pair.
-        candidate_P: Candidate token or block.
-    """
+    """Candidate tokens or blocks of many decisions as one flat list of pairs."""
 
     decision_P: Int[Tensor, " P"]
-    candidate_P: Int[Tensor, " P"]
+    candidate_P: Int[Tensor, " P"]  # candidate token or block
 
 
 def split_ranges(
@@ -352,12 +306,8 @@ def token_codes(
 ) -> Int[Tensor, "P 4"]:
     """Return the codes of candidates that are tokens, shape (P, 4).
 
-    Args:
-        stub_P: From ``stub_code``.
-        offset_P: Token minus the reference of the decision.
-        has_reference_P: Whether there is a reference.
-        gap_P: Tokens since the last use, 0 for never used.
-        layers_P: Layers between candidate and child.
+    ``offset_P`` is the distance from the decision's reference, ``gap_P`` the tokens since the last
+    use (0 for never), ``layers_P`` the layers between candidate and child.
     """
     offset_P = offset_code(offset_P, has_reference_P)
     return torch.stack([stub_P, offset_P, log_code(gap_P), log_code(layers_P)], dim=1)

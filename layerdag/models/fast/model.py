@@ -61,11 +61,6 @@ class FastLayerDAG(DAGModel):
     """Layerwise autoregressive model with one shared causal encoder.
 
     docs/explanation/fast-model.md describes it.
-
-    Args:
-        sizes: Counts of the data set's schema.
-        statistics: Measured on the training graphs; fixes the degree constraints and count bins.
-        config: Every setting; by default those of configs/model/fast.yaml.
     """
 
     def __init__(
@@ -156,10 +151,8 @@ class FastLayerDAG(DAGModel):
     ) -> tuple[Targets, Float[Tensor, "T D"]]:
         """Return a batch as targets, and the encoding of every token.
 
-        Args:
-            batch: The graphs.
-            noise: Of dropout; None in evaluation.
-            asked_B2: Nodes and layers that they are said to be asked for; None: unknown.
+        Without a generator of noise there is no dropout; ``asked_B2`` are the numbers of nodes and
+        layers that the graphs are said to be asked for.
         """
         targets = batch.derived
         if not isinstance(targets, Targets):

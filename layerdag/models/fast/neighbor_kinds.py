@@ -38,9 +38,6 @@ class KindAutomaton(nn.Module):
 
     A state is the node's kind and the multiset read so far; a state is final if that multiset is
     listed.
-
-    Args:
-        multisets: Multisets of neighbors' kinds, by kind of the node.
     """
 
     start_K: Tensor
@@ -79,13 +76,7 @@ class KindAutomaton(nn.Module):
     def accepts(
         self, kind_N: Int[Tensor, " N"], node_E: Int[Tensor, " E"], neighbor_E: Int[Tensor, " E"]
     ) -> Bool[Tensor, " N"]:
-        """Return whether all neighbors of each node together are as listed.
-
-        Args:
-            kind_N: Kind of each node.
-            node_E: The node of each edge whose neighbors are read.
-            neighbor_E: The kind at the other end.
-        """
+        """Return whether all neighbors of each node together are as listed."""
         state_N = self.start_K[kind_N]
         order_E = torch.argsort(node_E, stable=True)
         count_N = torch.bincount(node_E, minlength=kind_N.shape[0])
@@ -110,9 +101,6 @@ class NeighborKinds(nn.Module):
     probabilities is, with c = log(1 - q + q exp(``NATS_PER_VIOLATION``)), c for listed neighbors
     and c - ``NATS_PER_VIOLATION`` for others. So a weight is 1 in the mean, and a kind that often
     has other neighbors is no worse than a kind that never has.
-
-    Args:
-        statistics: Of the training graphs.
     """
 
     offset_K: Tensor

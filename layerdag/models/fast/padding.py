@@ -32,33 +32,19 @@ from layerdag.models.fast.targets import (
 
 @dataclass(frozen=True)
 class PaddedSizes(BatchSizes):
-    """Sizes of everything whose number differs from batch to batch.
-
-    Attributes:
-        graphs: Graphs.
-        nodes: Nodes.
-        edges: Edges.
-        size_rows: Sizes of layers and ends of graphs.
-        inner: Nodes with parents.
-        pairs: Decisions with candidate tokens.
-        block_pairs: Decisions with candidate blocks.
-        softmaxes: Softmaxes over these.
-        width: Tokens of a first attention block.
-        later: Later attention blocks.
-        pooled: Blocks that a later block sees as means.
-    """
+    """Sizes of everything whose number differs from batch to batch."""
 
     graphs: int
     nodes: int
     edges: int
-    size_rows: int
-    inner: int
-    pairs: int
-    block_pairs: int
-    softmaxes: int
-    width: int
-    later: int
-    pooled: int
+    size_rows: int  # sizes of layers and ends of graphs
+    inner: int  # nodes with parents
+    pairs: int  # decisions with candidate tokens
+    block_pairs: int  # decisions with candidate blocks
+    softmaxes: int  # softmaxes over these
+    width: int  # tokens of a first attention block
+    later: int  # later attention blocks
+    pooled: int  # blocks that a later block sees as means
 
     @classmethod
     def of(cls, batch: DAGBatch, targets: Targets) -> "PaddedSizes":

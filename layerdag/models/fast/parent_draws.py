@@ -34,17 +34,11 @@ from layerdag.models.layers import LinearMap
 
 @dataclass(frozen=True, eq=False)
 class ParentSpan:
-    """Decisions on one parent each.
+    """Decisions on one parent each."""
 
-    Attributes:
-        low_X: First position that may be chosen.
-        high_X: One past the last one.
-        reference_X: Position to measure offsets from, ``NEVER`` for none.
-    """
-
-    low_X: Int[Tensor, " X"]
-    high_X: Int[Tensor, " X"]
-    reference_X: Int[Tensor, " X"]
+    low_X: Int[Tensor, " X"]  # first position that may be chosen
+    high_X: Int[Tensor, " X"]  # one past the last one
+    reference_X: Int[Tensor, " X"]  # position to measure offsets from, ``NEVER`` for none
 
     def repeated(self, times: int) -> "ParentSpan":
         """Return each decision so many times."""
@@ -54,32 +48,18 @@ class ParentSpan:
 
 @dataclass(frozen=True, eq=False)
 class SeenTokens:
-    """Tokens that groups of decisions see one by one, and what all decisions see of them alike.
+    """Tokens that groups of decisions see one by one, and what all decisions see of them alike."""
 
-    Attributes:
-        slot_Gv: Their positions; those below 0 are none.
-        key_Rvd: Their keys, for each row of the encoder of a group.
-        codes: Codes of pending children, of the last child and of layers between.
-        has_room_Gv: Whether they may have another child.
-    """
-
-    slot_Gv: Int[Tensor, "G v"]
-    key_Rvd: Float[Tensor, "R v d"]
+    slot_Gv: Int[Tensor, "G v"]  # their positions; those below 0 are none
+    key_Rvd: Float[Tensor, "R v d"]  # their keys, for each row of the encoder of a group
+    # codes of pending children, of the last child and of layers between
     codes: tuple[Int[Tensor, "G v"], ...]
-    has_room_Gv: Bool[Tensor, "G v"]
+    has_room_Gv: Bool[Tensor, "G v"]  # whether they may have another child
 
 
 @final
 class ParentDraws:
-    """Draws parents of candidates.
-
-    Args:
-        task: What is sampled.
-        extent: For how much there is room.
-        numbers: Of the rows.
-        graphs: The rows.
-        tokens: Their tokens.
-    """
+    """Draws parents of candidates."""
 
     def __init__(
         self,
@@ -145,12 +125,8 @@ class ParentDraws:
     ) -> Int[Tensor, " P"]:
         """Draw one parent for each candidate: a token, or a block and then a token inside.
 
-        Args:
-            state_QD: States of the decisions: one per row, from which all of its candidates draw,
-                or one per candidate.
-            near: From ``window``, since the newest node was started.
-            span: The decisions.
-            uniform_PU: Of which the first two are used.
+        There is one state per row, from which all of its candidates draw, or one per candidate.
+        ``near`` is from ``window``, since the newest node was started.
         """
         row_P, decisions = self.numbers.row_P, span.low_X.shape[0]
         draws = row_P.shape[0] // decisions
@@ -188,13 +164,7 @@ class ParentDraws:
         """Return the scores of tokens as parents, those that are out ruled out.
 
         Others than those of the span are out, and those without room while there are other
-        candidates.
-
-        Args:
-            projected_QK: Queries and scores of features.
-            seen: The tokens; the decisions of a group follow one another.
-            span: The decisions.
-            elsewhere_X: Whether there are other candidates.
+        candidates. The decisions of a group follow one another in ``span``.
         """
         groups = seen.slot_Gv.shape[0]
         each = span.low_X.shape[0] // groups

@@ -46,10 +46,7 @@ def surviving_particles(
 
     Systematic resampling: the number of copies of a particle differs from O times its share of the
     weight by less than 1, and is that in expectation. A particle with a copy stays in its place.
-
-    Args:
-        weight_GO: Non-negative; those of a graph are not all 0.
-        uniform_G: In [0, 1).
+    The weights of a graph are not all 0.
     """
     count, uniform_G1 = weight_GO.shape[1], uniform_G[:, None]
     reach_GO = np.cumsum(weight_GO, axis=1) / weight_GO.sum(axis=1, keepdims=True) * count
@@ -72,12 +69,7 @@ def resampled_rows(
 ) -> Int[np.ndarray, " B"]:
     """Return the row that each row goes on with.
 
-    Args:
-        sample_B: Index of each row's sample; consecutive ``particles`` ones belong together.
-        log_weight_B: Of each row, nats.
-        particles: Per graph.
-        first_seed_G: Seed of the first particle of each graph.
-        position_B: Of each row's newest node, the same for all particles of a graph.
+    Consecutive ``particles`` samples belong together; their newest nodes have the same position.
     """
     source_B = np.arange(sample_B.shape[0])
     order_B = np.argsort(sample_B // particles, kind="stable")

@@ -53,12 +53,7 @@ class EncoderMemory(ABC):
 
 @final
 class OwnPositions(EncoderMemory):
-    """The window encoder, with rows that each have a position of their own.
-
-    Args:
-        encoder: The encoder.
-        memory: Of its tokens.
-    """
+    """The window encoder, with rows that each have a position of their own."""
 
     def __init__(self, encoder: WindowEncoder, memory: WindowMemory) -> None:
         self.encoder, self.memory = encoder, memory
@@ -85,12 +80,7 @@ class OwnPositions(EncoderMemory):
 
 @final
 class OnePosition(EncoderMemory):
-    """Any encoder: all rows whose graphs are not finished have the same position.
-
-    Args:
-        steps: Of the encoder.
-        rows: Number of rows.
-    """
+    """Any encoder: all rows whose graphs are not finished have the same position."""
 
     def __init__(self, steps: EncoderSteps, rows: int) -> None:
         self.steps, self.rows = steps, rows
@@ -128,15 +118,7 @@ def empty_memory(encoder: Encoder, like_RD: Float[Tensor, "R D"], tokens: int) -
 
 @final
 class RowEncoder:
-    """Encodes newest tokens.
-
-    Args:
-        task: What is sampled.
-        extent: For how much there is room.
-        numbers: Of the rows.
-        graphs: The rows.
-        memory: What the encoder keeps of their tokens.
-    """
+    """Encodes newest tokens."""
 
     def __init__(
         self,

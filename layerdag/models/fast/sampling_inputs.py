@@ -37,46 +37,28 @@ from layerdag.models.fast.tokens import (
 
 @dataclass(frozen=True, eq=False)
 class SamplerModules:
-    """The modules of a model that sampling needs.
+    """The modules of a model that sampling needs."""
 
-    Attributes:
-        tokens: Token embedding.
-        conditions: Encoder of the conditions.
-        remaining: Encoder of the nodes and layers still to come; None in a model without.
-        encoder: The causal encoder.
-        last_norm: Normalization of the encoder's output.
-        heads: Readouts.
-        constraints: Constraints taken from the training graphs.
-        neighbors: The parents and children that training graphs have.
-        allowed: The attributes that go together in training graphs.
-        type_sets: The edge types that do.
-        block: Number of tokens per attention block.
-    """
-
-    tokens: TokenEmbedding
-    conditions: ConditionEncoder
+    tokens: TokenEmbedding  # token embedding
+    conditions: ConditionEncoder  # encoder of the conditions
+    # encoder of the nodes and layers still to come; None in a model without
     remaining: RemainingSizes | None
-    encoder: Encoder
-    last_norm: nn.LayerNorm
-    heads: Heads
-    constraints: DegreeConstraints
-    neighbors: NeighborKinds
-    allowed: AllowedCodes
-    type_sets: EdgeTypeSets
-    block: int
+    encoder: Encoder  # the causal encoder
+    last_norm: nn.LayerNorm  # normalization of the encoder's output
+    heads: Heads  # readouts
+    constraints: DegreeConstraints  # constraints taken from the training graphs
+    neighbors: NeighborKinds  # the parents and children that training graphs have
+    allowed: AllowedCodes  # the attributes that go together in training graphs
+    type_sets: EdgeTypeSets  # the edge types that do
+    block: int  # number of tokens per attention block
 
 
 @dataclass(frozen=True)
 class Guidance:
-    """Classifier-free guidance and temperature of one request.
+    """Classifier-free guidance and temperature of one request."""
 
-    Attributes:
-        weight: Of guidance; with 1 there are no unconditional rows.
-        temperature: Divides the logits.
-    """
-
-    weight: float
-    temperature: float
+    weight: float  # of guidance; with 1 there are no unconditional rows
+    temperature: float  # divides the logits
 
     @property
     def has_pairs(self) -> bool:
@@ -122,16 +104,11 @@ def condition_vectors(
 
 @dataclass(frozen=True, eq=False)
 class CodeMasks:
-    """The codes that nodes can have, by training and by the meaning of the codes.
+    """The codes that nodes can have, by training and by the meaning of the codes."""
 
-    Attributes:
-        allowed: The attributes that go together in training graphs.
-        pairs_FF: Codes that one node can have together.
-        graph_BF: Codes that the nodes of each sample can have; the last row is for padding.
-    """
-
-    allowed: AllowedCodes
-    pairs_FF: Bool[Tensor, "F F"]
+    allowed: AllowedCodes  # the attributes that go together in training graphs
+    pairs_FF: Bool[Tensor, "F F"]  # codes that one node can have together
+    # codes that the nodes of each sample can have; the last row is for padding
     graph_BF: Bool[Tensor, "B F"]
 
     @classmethod

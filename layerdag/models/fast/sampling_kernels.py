@@ -125,12 +125,7 @@ def _address(argument: Any) -> Any:
 
 @final
 class ModelTables:
-    """Sizes, embeddings and constraints of a model.
-
-    Args:
-        modules: Of the model.
-        masks: The codes that nodes can have.
-    """
+    """Sizes, embeddings and constraints of a model."""
 
     def __init__(self, modules: SamplerModules, masks: CodeMasks) -> None:
         self._kept: list[Tensor] = []  # what the pointers point to
@@ -207,14 +202,7 @@ class ModelTables:
 class RowMemory:
     """What is known of every row, of its positions and of its candidates.
 
-    Args:
-        modules: Of the model. An encoder of users keeps its own memory.
-        masks: The codes that nodes can have.
-        seed_B: Seed of each sample.
-        options: Candidates for each node of a row.
-        weighted: Whether candidates are weighed by their neighbors.
-        guidance: Of the request.
-        positions: For which there is room at first.
+    An encoder of users keeps its own memory.
     """
 
     def __init__(
@@ -291,11 +279,6 @@ class RowMemory:
 
     def call(self, kernel: str, sample_B: Int[np.ndarray, " B"], *arguments: Any) -> int:
         """Call a kernel on tensors, arrays and numbers, and return what it returns.
-
-        Args:
-            kernel: Its name, without "sample_".
-            sample_B: Index of each row's sample.
-            arguments: Further ones, contiguous.
 
         Raises:
             MemoryError: If it got no memory.

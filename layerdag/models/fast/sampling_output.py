@@ -22,17 +22,11 @@ Columns = tuple[Tensor, ...]
 
 @dataclass(frozen=True, eq=False)
 class _Generation:
-    """What was drawn before a branching.
+    """What was drawn before a branching."""
 
-    Attributes:
-        nodes: Sample, attribute codes and layer of each node.
-        edges: Sample, parent, child and type of each edge.
-        source_B: The sample that each sample descends from.
-    """
-
-    nodes: Columns
-    edges: Columns
-    source_B: Int[Tensor, " B"]
+    nodes: Columns  # sample, attribute codes and layer of each node
+    edges: Columns  # sample, parent, child and type of each edge
+    source_B: Int[Tensor, " B"]  # the sample that each sample descends from
 
 
 class OutputBuffer:

@@ -51,13 +51,7 @@ def _fixed_slots(heads: Heads) -> int:
 
 @final
 class SamplingRounds:
-    """The rounds of some rows.
-
-    Args:
-        task: What is sampled.
-        extent: For how much there is room.
-        memory: What the encoder keeps of the rows' tokens; None where there are none yet.
-    """
+    """The rounds of some rows."""
 
     def __init__(
         self, task: SamplingTask, extent: Extent, memory: EncoderMemory | None = None

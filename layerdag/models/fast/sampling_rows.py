@@ -59,55 +59,31 @@ class Node(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class GraphRows:
-    """One row per graph that is drawn.
+    """One row per graph that is drawn."""
 
-    Attributes:
-        sample_B: Index of its sample.
-        seed_B: Seed of its sample.
-        phase_B: ``Phase``.
-        held_B: Whether a row that is ready waits until the host lets it go on. Until then it
-            encodes the same token in every round.
-        valid_B: Whether it can still become valid.
-        may_end_B: Whether it may end after its newest node.
-        truncated_B: Whether a limit ended it.
-        feature_BF: Structural features of the newest token (``Feature``).
-        layer_start_B: First position of the newest token's layer.
-        before_start_B: First position of the layer before.
-        sibling_B: First parent of the newest node, ``NEVER`` without one.
-        parent_Bp: Parents of the newest node, then zeros.
-        type_Bp: Types of the edges from these.
-        code_BA: Attribute codes of the newest token.
-        log_weight_B: Since the last resampling, nats.
-        edges_B: Number of edges.
-        node_BTF: What later decisions see of each node (``Node``).
-        ancestry_BT: Hash of each node's ancestry.
-        x_BTA: Attribute codes of each node.
-        parent_BE: Position of the parent of each edge.
-        child_BE: Position of its child.
-        type_BE: Its type.
-    """
-
-    sample_B: Int[Tensor, " B"]
-    seed_B: Int[Tensor, " B"]
+    sample_B: Int[Tensor, " B"]  # index of its sample
+    seed_B: Int[Tensor, " B"]  # seed of its sample
     phase_B: Int[Tensor, " B"]
+    # Whether a row that is ready waits until the host lets it go on. Until then it encodes the same
+    # token in every round.
     held_B: Bool[Tensor, " B"]
-    valid_B: Bool[Tensor, " B"]
-    may_end_B: Bool[Tensor, " B"]
-    truncated_B: Bool[Tensor, " B"]
-    feature_BF: Int[Tensor, "B F"]
-    layer_start_B: Int[Tensor, " B"]
-    before_start_B: Int[Tensor, " B"]
-    sibling_B: Int[Tensor, " B"]
-    parent_Bp: Int[Tensor, "B p"]
-    type_Bp: Int[Tensor, "B p"]
-    code_BA: Int[Tensor, "B A"]
-    log_weight_B: Float[Tensor, " B"]
+    valid_B: Bool[Tensor, " B"]  # whether it can still become valid
+    may_end_B: Bool[Tensor, " B"]  # whether it may end after its newest node
+    truncated_B: Bool[Tensor, " B"]  # whether a limit ended it
+    feature_BF: Int[Tensor, "B F"]  # structural features of the newest token (``Feature``)
+    layer_start_B: Int[Tensor, " B"]  # first position of the newest token's layer
+    before_start_B: Int[Tensor, " B"]  # first position of the layer before
+    sibling_B: Int[Tensor, " B"]  # first parent of the newest node, ``NEVER`` without one
+    parent_Bp: Int[Tensor, "B p"]  # parents of the newest node, then zeros
+    type_Bp: Int[Tensor, "B p"]  # types of the edges from these
+    code_BA: Int[Tensor, "B A"]  # attribute codes of the newest token
+    log_weight_B: Float[Tensor, " B"]  # since the last resampling, nats
     edges_B: Int[Tensor, " B"]
-    node_BTF: Int[Tensor, "B T _"]
-    ancestry_BT: Int[Tensor, "B T"]
-    x_BTA: Int[Tensor, "B T A"]
-    parent_BE: Int[Tensor, "B E"]
-    child_BE: Int[Tensor, "B E"]
+    node_BTF: Int[Tensor, "B T _"]  # what later decisions see of each node (``Node``)
+    ancestry_BT: Int[Tensor, "B T"]  # hash of each node's ancestry
+    x_BTA: Int[Tensor, "B T A"]  # attribute codes of each node
+    parent_BE: Int[Tensor, "B E"]  # position of the parent of each edge
+    child_BE: Int[Tensor, "B E"]  # position of its child
     type_BE: Int[Tensor, "B E"]
 
     @classmethod
@@ -150,14 +126,7 @@ class GraphRows:
         seed_X: Int[Tensor, " X"],
         start_A: Int[Tensor, " A"],
     ) -> None:
-        """Start the graphs of the samples ``sample_X`` in the rows ``row_X``.
-
-        Args:
-            row_X: Rows that are idle.
-            sample_X: Samples.
-            seed_X: Their seeds.
-            start_A: Codes of the start token.
-        """
+        """Start the graphs of the samples ``sample_X`` in the rows ``row_X``."""
         self.sample_B[row_X], self.seed_B[row_X] = sample_X, seed_X
         self.phase_B[row_X] = int(Phase.READY)
         for flag_B, value in (
@@ -184,17 +153,11 @@ class GraphRows:
 
 @dataclass(frozen=True, eq=False)
 class TokenRows:
-    """One row per graph, or two under guidance: what decisions on parents keep of tokens.
+    """One row per graph, or two under guidance: what decisions on parents keep of tokens."""
 
-    Attributes:
-        key_RTd: Keys of tokens as parents.
-        block_key_RZd: Their means over attention blocks.
-        projection_RTK: What tokens add to states as parents.
-    """
-
-    key_RTd: Float[Tensor, "R T d"]
-    block_key_RZd: Float[Tensor, "R Z d"]
-    projection_RTK: Float[Tensor, "R T _"]
+    key_RTd: Float[Tensor, "R T d"]  # keys of tokens as parents
+    block_key_RZd: Float[Tensor, "R Z d"]  # their means over attention blocks
+    projection_RTK: Float[Tensor, "R T _"]  # what tokens add to states as parents
 
     @classmethod
     def empty(
@@ -220,42 +183,26 @@ class TokenRows:
 
 @dataclass(frozen=True, eq=False)
 class CandidateRows:
-    """Candidates for the newest node of each row, the same number for each.
+    """Candidates for the newest node of each row, the same number for each."""
 
-    Attributes:
-        word_P: Hash of its seed and position (``position_words``).
-        uniform_PU: Uniforms of the decisions that every node has, then of the choice.
-        rank_P: Number of parents that are settled.
-        first_P: First parent, 0 in layer 0.
-        kind_P: Kind.
-        degree_P: In-degree.
-        type_state_P: State of the edge types drawn so far (``EdgeTypeSets``).
-        last_P: Parent chosen last.
-        parent_Pp: Parents; the last column is for those that are none.
-        type_Pp: Types of the edges from these.
-        kind_state_QD: States before the in-degree.
-        total_QD: Sum of what the parents add to the states of further attributes.
-        chosen_QD: Sum of what the parents add to the states of the next parent.
-        weight_P: Log weight without the parents' own, nats.
-        parents_state_P: State of the parents' kinds so far (``KindAutomaton``).
-        color_P2: Sums of the parents' hashes at radius 0 and 1, which are kept scrambled.
-    """
-
-    word_P: Int[Tensor, " P"]
+    word_P: Int[Tensor, " P"]  # hash of its seed and position (``position_words``)
+    # uniforms of the decisions that every node has, then of the choice
     uniform_PU: Float64[Tensor, "P U"]
-    rank_P: Int[Tensor, " P"]
-    first_P: Int[Tensor, " P"]
+    rank_P: Int[Tensor, " P"]  # number of parents that are settled
+    first_P: Int[Tensor, " P"]  # first parent, 0 in layer 0
     kind_P: Int[Tensor, " P"]
     degree_P: Int[Tensor, " P"]
-    type_state_P: Int[Tensor, " P"]
-    last_P: Int[Tensor, " P"]
-    parent_Pp: Int[Tensor, "P p"]
-    type_Pp: Int[Tensor, "P p"]
-    kind_state_QD: Float[Tensor, "Q D"]
+    type_state_P: Int[Tensor, " P"]  # state of the edge types drawn so far (``EdgeTypeSets``)
+    last_P: Int[Tensor, " P"]  # parent chosen last
+    parent_Pp: Int[Tensor, "P p"]  # parents; the last column is for those that are none
+    type_Pp: Int[Tensor, "P p"]  # types of the edges from these
+    kind_state_QD: Float[Tensor, "Q D"]  # states before the in-degree
+    # sum of what the parents add to the states of further attributes
     total_QD: Float[Tensor, "Q D"]
-    chosen_QD: Float[Tensor, "Q D"]
-    weight_P: Float[Tensor, " P"]
-    parents_state_P: Int[Tensor, " P"]
+    chosen_QD: Float[Tensor, "Q D"]  # sum of what the parents add to the states of the next parent
+    weight_P: Float[Tensor, " P"]  # log weight without the parents' own, nats
+    parents_state_P: Int[Tensor, " P"]  # state of the parents' kinds so far (``KindAutomaton``)
+    # sums of the parents' hashes at radius 0 and 1, which are kept scrambled
     color_P2: Int[Tensor, "P 2"]
 
     @classmethod
@@ -306,13 +253,8 @@ def move_rows(
     """Write the rows ``row_X`` into the first ones of ``to``, which may have room for more.
 
     The last column of graphs' tokens and edges, which nobody reads, goes along to where it is
-    written over before it is read.
-
-    Args:
-        rows: To be moved.
-        to: Has the same fields.
-        row_X: Rows to keep.
-        state_X: Those of states, where there are more of these than of the rest.
+    written over before it is read. ``state_X`` are the rows of states, where there are more of
+    these than of the rest.
     """
     places = _tensors(to)
     for name, values in _tensors(rows).items():

@@ -17,44 +17,27 @@ from layerdag.models.fast.tokens import ConditionVectors
 
 @dataclass(frozen=True, eq=False)
 class SamplingTask:
-    """What rounds work on.
+    """What rounds work on."""
 
-    Attributes:
-        modules: Of the model.
-        request: What to sample.
-        guidance: Of the request.
-        vectors: Condition vectors of every sample, under guidance then without conditions.
-        masks: Codes that the nodes of each sample can have.
-        options: Candidates for each node.
-        max_parents: The largest in-degree that a node may have.
-        hold_every: Nodes after which a row waits for the host; 0 is never.
-    """
-
-    modules: SamplerModules
-    request: SampleRequest
-    guidance: Guidance
+    modules: SamplerModules  # of the model
+    request: SampleRequest  # what to sample
+    guidance: Guidance  # of the request
+    # condition vectors of every sample, under guidance then without conditions
     vectors: ConditionVectors
-    masks: CodeMasks
-    options: int
-    max_parents: int
-    hold_every: int
+    masks: CodeMasks  # codes that the nodes of each sample can have
+    options: int  # candidates for each node
+    max_parents: int  # the largest in-degree that a node may have
+    hold_every: int  # nodes after which a row waits for the host; 0 is never
 
 
 @dataclass(frozen=True)
 class Extent:
-    """For how much there is room.
+    """For how much there is room."""
 
-    Attributes:
-        rows: Graphs side by side.
-        tokens: Tokens of each, whole attention blocks.
-        edges: Edges of each.
-        block: Tokens of an attention block.
-    """
-
-    rows: int
-    tokens: int
+    rows: int  # graphs side by side
+    tokens: int  # tokens of each, whole attention blocks
     edges: int
-    block: int
+    block: int  # tokens of an attention block
 
     @property
     def pooled(self) -> int:
@@ -64,19 +47,12 @@ class Extent:
 
 @dataclass(frozen=True, eq=False)
 class RowNumbers:
-    """Which rows belong together.
+    """Which rows belong together."""
 
-    Attributes:
-        row_B: Number of each graph's row.
-        row_R: Number of each row of the encoder.
-        row_P: Row of each candidate's graph.
-        row_Q: Row of the encoder of each candidate's states.
-    """
-
-    row_B: Int[Tensor, " B"]
-    row_R: Int[Tensor, " R"]
-    row_P: Int[Tensor, " P"]
-    row_Q: Int[Tensor, " Q"]
+    row_B: Int[Tensor, " B"]  # number of each graph's row
+    row_R: Int[Tensor, " R"]  # number of each row of the encoder
+    row_P: Int[Tensor, " P"]  # row of each candidate's graph
+    row_Q: Int[Tensor, " Q"]  # row of the encoder of each candidate's states
 
     @classmethod
     def of(cls, task: SamplingTask, extent: Extent, device: torch.device) -> "RowNumbers":

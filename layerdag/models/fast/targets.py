@@ -58,23 +58,15 @@ class TrainingCandidates:
     A parent is drawn among the tokens of the window and the older blocks; where a block is drawn,
     among the tokens inside it, too. Each draw is a softmax over its pairs: tokens of windows, then
     tokens inside blocks, then blocks.
-
-    Attributes:
-        tokens: Decisions (edges) and candidate tokens.
-        codes_P4: Features of these tokens.
-        blocks: Decisions and candidate blocks.
-        block_codes_P: Code of the pending children of these blocks.
-        softmax_P: Softmax of each pair of tokens and of blocks, tokens first.
-        chosen_G: The pair that was chosen in each softmax.
-        padding_G: 1 for softmaxes (groups of pairs) that only pad a batch, else 0.
     """
 
-    tokens: CandidatePairs
-    codes_P4: Int[Tensor, "P 4"]
-    blocks: CandidatePairs
-    block_codes_P: Int[Tensor, " _"]
-    softmax_P: Int[Tensor, " _"]
-    chosen_G: Int[Tensor, " G"]
+    tokens: CandidatePairs  # decisions (edges) and candidate tokens
+    codes_P4: Int[Tensor, "P 4"]  # features of these tokens
+    blocks: CandidatePairs  # decisions and candidate blocks
+    block_codes_P: Int[Tensor, " _"]  # code of the pending children of these blocks
+    softmax_P: Int[Tensor, " _"]  # softmax of each pair of tokens and of blocks, tokens first
+    chosen_G: Int[Tensor, " G"]  # the pair that was chosen in each softmax
+    # 1 for softmaxes (groups of pairs) that only pad a batch, else 0
     padding_G: Float[Tensor, " G"]
 
     @classmethod
@@ -89,13 +81,6 @@ class TrainingCandidates:
         """Return the candidates of all parents of a batch, and the stub code of each true parent.
 
         The pairs are written by a compiled kernel (``native/train/candidates.c``).
-
-        Args:
-            layout: Tokens of the batch.
-            edges: Of the batch.
-            out_degree_T: Predicted number of children.
-            blocks: Attention blocks.
-            token_codes: Features of candidate tokens.
         """
         decisions = ParentDecisionRows.from_edges(layout, edges)
         low_3E, high_3E = _candidate_ranges(layout, edges, decisions, blocks)
@@ -193,81 +178,47 @@ class ChosenCodes:
 
     A count is drawn as a bin and then as one of the counts in it, all alike: the rest of -log p
     depends on no weight.
-
-    Attributes:
-        attribute_NA: Attributes.
-        out_degree_N: Out-degrees; zeros where they are not predicted.
-        degree_q: In-degrees of the nodes that have parents.
-        type_E: Edge types.
-        size_R: Sizes of layers, then the ends of graphs.
-        inside_3: -log p of counts given their bins, summed: out-degrees, in-degrees, layer sizes.
     """
 
     attribute_NA: Int[Tensor, "N A"]
-    out_degree_N: Int[Tensor, " N"]
-    degree_q: Int[Tensor, " q"]
+    out_degree_N: Int[Tensor, " N"]  # out-degrees; zeros where they are not predicted
+    degree_q: Int[Tensor, " q"]  # in-degrees of the nodes that have parents
     type_E: Int[Tensor, " E"]
-    size_R: Int[Tensor, " R"]
+    size_R: Int[Tensor, " R"]  # sizes of layers, then the ends of graphs
+    # -log p of counts given their bins, summed: out-degrees, in-degrees, layer sizes
     inside_3: Float[Tensor, " 3"]
 
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """A batch of training graphs as the targets of teacher forcing.
+    """A batch of training graphs as the targets of teacher forcing."""
 
-    Attributes:
-        token_codes_TF: Codes of the encoder's input.
-        graph_T: Graph of each token.
-        position_T: Position of each token in its graph; 0 is the start token.
-        layer_T: Layer of each token, 0 for start tokens.
-        bucket_T: Position bucket of each token.
-        in_degree_T: Number of parents of each token.
-        blocks: Attention blocks.
-        x_NA: Attribute codes.
-        token_N: Token of each node.
-        slot_codes_N3: Codes of each node's place in its layer.
-        first_stub_N: Stub code of each node's first parent, 0 in layer 0.
-        in_degree_N: Number of parents of each node.
-        degree_code_N: Its code.
-        inner_q: Nodes with parents.
-        first_q: Edge to the first parent of each of them.
-        parent_E: Token of the source of each edge, in the order of decisions.
-        child_E: Token of the target.
-        node_E: Node of the target.
-        rank_E: 0 for a child's first parent, 1 for its second, ...
-        open_code_E: Code of the number of parents that follow.
-        size_token_R: Token after which each layer begins, then the last token of each graph.
-        opens_graph_R: Which of these layers are the first of a graph.
-        candidates: Candidate parents.
-        chosen: What was chosen.
-        counts: Decisions by objective.
-    """
-
-    token_codes_TF: Int[Tensor, "T F"]
+    token_codes_TF: Int[Tensor, "T F"]  # codes of the encoder's input
     graph_T: Int[Tensor, " T"]
-    position_T: Int[Tensor, " T"]
-    layer_T: Int[Tensor, " T"]
-    bucket_T: Int[Tensor, " T"]
-    in_degree_T: Int[Tensor, " T"]
-    blocks: AttentionBlocks
-    x_NA: Int[Tensor, "N A"]
+    position_T: Int[Tensor, " T"]  # position of each token in its graph; 0 is the start token
+    layer_T: Int[Tensor, " T"]  # layer of each token, 0 for start tokens
+    bucket_T: Int[Tensor, " T"]  # position bucket of each token
+    in_degree_T: Int[Tensor, " T"]  # number of parents of each token
+    blocks: AttentionBlocks  # attention blocks
+    x_NA: Int[Tensor, "N A"]  # attribute codes
     token_N: Int[Tensor, " N"]
-    slot_codes_N3: Int[Tensor, "N 3"]
-    first_stub_N: Int[Tensor, " N"]
-    in_degree_N: Int[Tensor, " N"]
+    slot_codes_N3: Int[Tensor, "N 3"]  # codes of each node's place in its layer
+    first_stub_N: Int[Tensor, " N"]  # stub code of each node's first parent, 0 in layer 0
+    in_degree_N: Int[Tensor, " N"]  # number of parents of each node
     degree_code_N: Int[Tensor, " N"]
-    inner_q: Int[Tensor, " q"]
-    first_q: Int[Tensor, " q"]
-    parent_E: Int[Tensor, " E"]
-    child_E: Int[Tensor, " E"]
-    node_E: Int[Tensor, " E"]
-    rank_E: Int[Tensor, " E"]
-    open_code_E: Int[Tensor, " E"]
+    inner_q: Int[Tensor, " q"]  # nodes with parents
+    first_q: Int[Tensor, " q"]  # edge to the first parent of each of them
+    parent_E: Int[Tensor, " E"]  # token of the source of each edge, in the order of decisions
+    child_E: Int[Tensor, " E"]  # token of the target
+    node_E: Int[Tensor, " E"]  # node of the target
+    rank_E: Int[Tensor, " E"]  # 0 for a child's first parent, 1 for its second, ...
+    open_code_E: Int[Tensor, " E"]  # code of the number of parents that follow
+    # token after which each layer begins, then the last token of each graph
     size_token_R: Int[Tensor, " R"]
-    opens_graph_R: Bool[Tensor, " R"]
-    candidates: TrainingCandidates
-    chosen: ChosenCodes
-    counts: Mapping[str, float]
+    opens_graph_R: Bool[Tensor, " R"]  # which of these layers are the first of a graph
+    candidates: TrainingCandidates  # candidate parents
+    chosen: ChosenCodes  # what was chosen
+    counts: Mapping[str, float]  # decisions by objective
 
     @classmethod
     def from_batch(
@@ -281,13 +232,7 @@ class Targets:
     ) -> "Targets":
         """Return the targets of a batch that lies on the host.
 
-        Args:
-            batch: The graphs.
-            block: Tokens of an attention block.
-            encode: Codes of the encoder's input from attributes of nodes and structure.
-            bucket: Position buckets of positions.
-            token_codes: Features of candidate parents.
-            count_codes: Codes of counts.
+        ``encode`` returns the encoder's input, ``bucket`` the position buckets.
         """
         layout = BatchLayout.from_batch(batch)
         edges = Edges.from_batch(batch, layout)

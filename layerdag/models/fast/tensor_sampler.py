@@ -69,21 +69,13 @@ def is_recorded(encoder: Encoder, device: torch.device) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class _Look:
-    """What the host sees of the rows.
+    """What the host sees of the rows."""
 
-    Attributes:
-        idle_B: Whether a row has nothing to do.
-        held_B: Whether it is ready and waits for the host.
-        position_B: Position of its newest node.
-        edges_B: Number of its edges.
-        truncated_B: Whether a limit ended its graph.
-    """
-
-    idle_B: Bool[np.ndarray, " B"]
-    held_B: Bool[np.ndarray, " B"]
-    position_B: Int[np.ndarray, " B"]
+    idle_B: Bool[np.ndarray, " B"]  # whether a row has nothing to do
+    held_B: Bool[np.ndarray, " B"]  # whether it is ready and waits for the host
+    position_B: Int[np.ndarray, " B"]  # position of its newest node
     edges_B: Int[np.ndarray, " B"]
-    truncated_B: Bool[np.ndarray, " B"]
+    truncated_B: Bool[np.ndarray, " B"]  # whether a limit ended its graph
 
 
 @final
@@ -91,10 +83,6 @@ class TensorSampler:
     """Sampler of the graphs of one request.
 
     Consecutive ``request.best_of`` graphs are the particles of one graph.
-
-    Args:
-        modules: Of the model.
-        request: What to sample.
     """
 
     def __init__(self, modules: SamplerModules, request: SampleRequest) -> None:

@@ -47,17 +47,11 @@ _SIZE_NOISE = 0.03
 
 @dataclass(frozen=True, eq=False)
 class ConditionVectors:
-    """Condition vectors of B graphs in S position buckets.
+    """Condition vectors of B graphs in S position buckets."""
 
-    Attributes:
-        before_BJD: Added to the encoder's input.
-        after_BJD: Added to the encoder's output.
-        sizes_B2: Numbers of nodes and of layers asked for; NaN is unknown.
-    """
-
-    before_BJD: Float[Tensor, "B J D"]
-    after_BJD: Float[Tensor, "B J D"]
-    sizes_B2: Float[Tensor, "B 2"]
+    before_BJD: Float[Tensor, "B J D"]  # added to the encoder's input
+    after_BJD: Float[Tensor, "B J D"]  # added to the encoder's output
+    sizes_B2: Float[Tensor, "B 2"]  # numbers of nodes and of layers asked for; NaN is unknown
 
     def select(self, row_R: Int[Tensor, " R"]) -> "ConditionVectors":
         """Return the vectors of some graphs."""
@@ -71,11 +65,6 @@ class ConditionEncoder(nn.Module):
     standard deviation. Narrower ones would identify single training graphs and lead to overfitting.
 
     Parameter names (``stage_lift``, ``stage_categories``) are those of published checkpoints.
-
-    Args:
-        sizes: Numbers of conditions and categories.
-        width: Width D of the encoder.
-        position_buckets: First position of each bucket after bucket 0.
     """
 
     first_position_J: Tensor
@@ -142,9 +131,6 @@ class RemainingSizes(nn.Module):
     come and of the fraction that is there, for nodes and for layers; where no number is asked for,
     they are zero. The map is zero at first, so that weights which were trained without it mean what
     they did.
-
-    Args:
-        width: Width D of the encoder.
     """
 
     octave_F: Tensor
@@ -166,10 +152,8 @@ class RemainingSizes(nn.Module):
     ) -> tuple[Float[Tensor, "T D"], Float[Tensor, "T D"]]:
         """Return what is added to the encoder's input and to its output, (T, D) each.
 
-        Args:
-            position_T: Nodes of the token's graph up to it.
-            layer_T: Layers of the token's graph before the token's own.
-            sizes_T2: Nodes and layers that the graph is to have; NaN is unknown.
+        ``position_T`` are the nodes of a token's graph up to it, ``layer_T`` the layers before its
+        own.
         """
         if product_dtype(self.lift.weight, self) is None or sizes_T2.requires_grad:
             features_T2F = self._features(torch.stack([position_T, layer_T], dim=1), sizes_T2)
@@ -252,30 +236,19 @@ class StructuralFeatures:
 
     In a model without out-degree prediction all predicted out-degrees are 0; the numbers of pending
     children are then negative and are encoded as 0.
-
-    Attributes:
-        degree_T: In-degree.
-        out_degree_T: Predicted number of children; in training the true one.
-        size_T: Number of nodes of the layer.
-        index_T: Position in the layer.
-        left_T: Number of nodes of the layer that follow.
-        open_T: Pending children of all tokens so far: predicted ones less the edges so far.
-        open_layer_T: Pending children of the token's own layer so far.
-        open_before_T: Pending children of the layer before: predicted ones less its edges to this
-            layer so far.
-        position_T: Position in the graph.
-        layer_T: Layer.
     """
 
     degree_T: Int[Tensor, " T"]
-    out_degree_T: Int[Tensor, " T"]
-    size_T: Int[Tensor, " T"]
-    index_T: Int[Tensor, " T"]
-    left_T: Int[Tensor, " T"]
+    out_degree_T: Int[Tensor, " T"]  # predicted number of children; in training the true one
+    size_T: Int[Tensor, " T"]  # number of nodes of the layer
+    index_T: Int[Tensor, " T"]  # position in the layer
+    left_T: Int[Tensor, " T"]  # number of nodes of the layer that follow
+    # pending children of all tokens so far: predicted ones less the edges so far
     open_T: Int[Tensor, " T"]
-    open_layer_T: Int[Tensor, " T"]
+    open_layer_T: Int[Tensor, " T"]  # pending children of the token's own layer so far
+    # pending children of the layer before: predicted ones less its edges to this layer so far
     open_before_T: Int[Tensor, " T"]
-    position_T: Int[Tensor, " T"]
+    position_T: Int[Tensor, " T"]  # position in the graph
     layer_T: Int[Tensor, " T"]
 
     @classmethod

@@ -23,20 +23,13 @@ class LayerMemory:
 
     Keys and values of the newest two attention blocks lie in rings, position t at t modulo their
     length, so that nothing is gathered to be attended to.
-
-    Attributes:
-        key_RHvd: Keys of the newest two attention blocks.
-        value_RHvd: Their values.
-        pooled_key_RHZd: Mean key of each attention block.
-        pooled_value_RHZd: Its mean value.
-        value_RTD: Values of all tokens, of which those of parents are read.
     """
 
-    key_RHvd: Float[Tensor, "R H v d"]
+    key_RHvd: Float[Tensor, "R H v d"]  # keys of the newest two attention blocks
     value_RHvd: Float[Tensor, "R H v d"]
-    pooled_key_RHZd: Float[Tensor, "R H Z d"]
-    pooled_value_RHZd: Float[Tensor, "R H Z d"]
-    value_RTD: Float[Tensor, "R T D"]
+    pooled_key_RHZd: Float[Tensor, "R H Z d"]  # mean key of each attention block
+    pooled_value_RHZd: Float[Tensor, "R H Z d"]  # its mean value
+    value_RTD: Float[Tensor, "R T D"]  # values of all tokens, of which those of parents are read
 
     @classmethod
     def empty(cls, like_RHd: Float[Tensor, "R H d"], block: int, tokens: int) -> "LayerMemory":
@@ -61,21 +54,12 @@ class LayerMemory:
 
 @dataclass(frozen=True, eq=False)
 class WindowMemory:
-    """What all encoder blocks keep.
+    """What all encoder blocks keep."""
 
-    Attributes:
-        layers: Of each encoder block.
-        block: Tokens of an attention block.
-        tokens: For how many there is room in each row, whole attention blocks.
-        slope_H: Distance penalty of each head.
-        row_R: Number of each row.
-        head_RH: Number of each head of each row.
-    """
-
-    layers: tuple[LayerMemory, ...]
-    block: int
-    tokens: int
-    slope_H: Float[Tensor, " H"]
+    layers: tuple[LayerMemory, ...]  # of each encoder block
+    block: int  # tokens of an attention block
+    tokens: int  # for how many there is room in each row, whole attention blocks
+    slope_H: Float[Tensor, " H"]  # distance penalty of each head
     row_R: Int[Tensor, " R"]
     head_RH: Int[Tensor, "R H"]
 
@@ -170,9 +154,7 @@ class WindowMemory:
     def message(self, number: int, parent_Rp: Int[Tensor, "R p"]) -> Float[Tensor, "R D"]:
         """Return the mean value of parents, 0 without parents.
 
-        Args:
-            number: Of the encoder block.
-            parent_Rp: Positions of the newest tokens' parents, then zeros.
+        Parents are positions, then zeros.
         """
         is_parent_Rp = parent_Rp > 0
         place_Rp = (self.row_R * self.tokens)[:, None] + parent_Rp

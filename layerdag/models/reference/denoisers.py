@@ -191,25 +191,15 @@ _MAX_MARGINAL = 0.9
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Candidate edges of Q pairs, ordered by new node.
+    """Candidate edges of Q pairs, ordered by new node."""
 
-    Attributes:
-        source_P: Row of the earlier node.
-        target_P: Row of the new node.
-        new_P: Number of the new node, ascending from 0.
-        prefix_P: Prefix of the pair.
-        latest_P: Whether the source lies in the layer right before.
-        in_degree_W: In-degree of each new node.
-        candidates_W: Number of earlier nodes of each new node.
-    """
-
-    source_P: Int[Tensor, " P"]
-    target_P: Int[Tensor, " P"]
-    new_P: Int[Tensor, " P"]
+    source_P: Int[Tensor, " P"]  # row of the earlier node
+    target_P: Int[Tensor, " P"]  # row of the new node
+    new_P: Int[Tensor, " P"]  # number of the new node, ascending from 0
     prefix_P: Int[Tensor, " P"]
-    latest_P: Bool[Tensor, " P"]
+    latest_P: Bool[Tensor, " P"]  # whether the source lies in the layer right before
     in_degree_W: Int[Tensor, " W"]
-    candidates_W: Int[Tensor, " W"]
+    candidates_W: Int[Tensor, " W"]  # number of earlier nodes of each new node
 
 
 class EdgeDenoiser(nn.Module):

@@ -86,29 +86,17 @@ MAX_LAYER_DISTANCE = 32
 
 @dataclass(frozen=True, eq=False)
 class PrefixGraphs:
-    """Several prefixes end to end: the input of the networks.
+    """Several prefixes end to end: the input of the networks."""
 
-    Attributes:
-        code_NA: Codes of the distinct nodes, in-degree last.
-        graph_N: Graph of each distinct node, an index into the condition vectors.
-        node_R: Distinct node behind each row.
-        prefix_R: Prefix of each row.
-        distance_R: Layers from the row to the next layer, 0 for that layer itself.
-        graph_I: Graph of each prefix.
-        depth_I: Number of finished layers of each prefix.
-        edge_index_2V: Rows joined by an edge.
-        edge_kind_V: Kind of each edge, below the encoder's number of kinds.
-    """
-
-    code_NA: Int[Tensor, "N A"]
-    graph_N: Int[Tensor, " N"]
-    node_R: Int[Tensor, " R"]
+    code_NA: Int[Tensor, "N A"]  # codes of the distinct nodes, in-degree last
+    graph_N: Int[Tensor, " N"]  # graph of each distinct node, an index into the condition vectors
+    node_R: Int[Tensor, " R"]  # distinct node behind each row
     prefix_R: Int[Tensor, " R"]
-    distance_R: Int[Tensor, " R"]
+    distance_R: Int[Tensor, " R"]  # layers from the row to the next layer, 0 for that layer itself
     graph_I: Int[Tensor, " I"]
-    depth_I: Int[Tensor, " I"]
-    edge_index_2V: Int[Tensor, "2 V"]
-    edge_kind_V: Int[Tensor, " V"]
+    depth_I: Int[Tensor, " I"]  # number of finished layers of each prefix
+    edge_index_2V: Int[Tensor, "2 V"]  # rows joined by an edge
+    edge_kind_V: Int[Tensor, " V"]  # kind of each edge, below the encoder's number of kinds
 
 
 def code_embedding(cardinalities: tuple[int, ...], width: int) -> SumEmbedding:
@@ -199,20 +187,12 @@ class PrefixEncoder(nn.Module):
 
 @dataclass(frozen=True, eq=False)
 class NewLayer:
-    """One layer of every graph that has one, nodes ordered by graph.
-
-    Attributes:
-        graph_W: Graph of each new node.
-        code_WA: Attribute codes.
-        source_V: Earlier node of each new edge, numbered through all graphs.
-        target_V: New node of each edge, 0..W.
-        type_V: Type of each edge.
-    """
+    """One layer of every graph that has one, nodes ordered by graph."""
 
     graph_W: Int[Tensor, " W"]
     code_WA: Int[Tensor, "W A"]
-    source_V: Int[Tensor, " V"]
-    target_V: Int[Tensor, " V"]
+    source_V: Int[Tensor, " V"]  # earlier node of each new edge, numbered through all graphs
+    target_V: Int[Tensor, " V"]  # new node of each edge, 0..W
     type_V: Int[Tensor, " V"]
 
 
@@ -269,17 +249,11 @@ class PartialGraphs:
 
 @dataclass(frozen=True, eq=False)
 class LayerIndex:
-    """Positions of the layers of a batch.
+    """Positions of the layers of a batch."""
 
-    Attributes:
-        count_B: Layers of each graph.
-        first_B: Number of the graph's layer 0, counting layers through the batch.
-        start_L1: First node of each layer; the last entry is the number of nodes.
-    """
-
-    count_B: Int[Tensor, " B"]
-    first_B: Int[Tensor, " B"]
-    start_L1: Int[Tensor, " L1"]
+    count_B: Int[Tensor, " B"]  # layers of each graph
+    first_B: Int[Tensor, " B"]  # number of the graph's layer 0, counting layers through the batch
+    start_L1: Int[Tensor, " L1"]  # first node of each layer; the last entry is the number of nodes
 
     @classmethod
     def from_batch(cls, batch: DAGBatch) -> "LayerIndex":
@@ -334,23 +308,14 @@ def subsample_prefixes(
 
 @dataclass(frozen=True, eq=False)
 class Prefixes:
-    """Rows and edges of several prefixes laid end to end.
+    """Rows and edges of several prefixes laid end to end."""
 
-    Attributes:
-        node_R: Node of the batch behind each row.
-        prefix_R: Prefix of each row, ascending.
-        distance_R: Layers from the row's node to the next layer; 1 is the latest layer, 0 the next
-            layer itself.
-        row_ptr: Rows of prefix i are ``row_ptr[i]:row_ptr[i+1]``.
-        edge_index_2V: Source and target rows of the known edges.
-        edge_type_V: Their types.
-    """
-
-    node_R: Int[Tensor, " R"]
-    prefix_R: Int[Tensor, " R"]
+    node_R: Int[Tensor, " R"]  # node of the batch behind each row
+    prefix_R: Int[Tensor, " R"]  # prefix of each row, ascending
+    # Layers from the row's node to the next layer; 1 is the latest layer, 0 the next layer itself.
     distance_R: Int[Tensor, " R"]
-    row_ptr: Int[Tensor, " I1"]
-    edge_index_2V: Int[Tensor, "2 V"]
+    row_ptr: Int[Tensor, " I1"]  # rows of prefix i are ``row_ptr[i]:row_ptr[i+1]``
+    edge_index_2V: Int[Tensor, "2 V"]  # source and target rows of the known edges
     edge_type_V: Int[Tensor, " V"]
 
     @property

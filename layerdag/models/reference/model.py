@@ -89,17 +89,11 @@ def sampling_copy(model: "ReferenceLayerDAG") -> "ReferenceLayerDAG":
 
 @dataclass(frozen=True, eq=False)
 class _ActiveGraphs:
-    """The active graphs, as prefixes for the networks.
+    """The active graphs, as prefixes for the networks."""
 
-    Attributes:
-        partial: Their nodes and edges.
-        node_R: Node behind each row, numbered through all graphs.
-        conditions: Their conditions, by guidance pass.
-    """
-
-    partial: PrefixGraphs
-    node_R: Int[Tensor, " R"]
-    conditions: tuple[Conditions, ...]
+    partial: PrefixGraphs  # their nodes and edges
+    node_R: Int[Tensor, " R"]  # node behind each row, numbered through all graphs
+    conditions: tuple[Conditions, ...]  # their conditions, by guidance pass
 
 
 class _Sampler:
