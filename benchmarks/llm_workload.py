@@ -8,19 +8,11 @@ import dataclasses
 
 import numpy as np
 
+from layerdag.hardware.collectives import CollectiveType
 from layerdag.simulator.cluster import Cluster
 from layerdag.simulator.config import Dimension, NetworkConfig, SystemConfig, Topology
 from layerdag.traces.builder import NodeSpec, build_trace
-from layerdag.traces.trace import (
-    Attribute,
-    AttributeTable,
-    CollectiveType,
-    NodeType,
-    Ragged,
-    Trace,
-    Wire,
-    Workload,
-)
+from layerdag.traces.trace import Attribute, AttributeTable, NodeType, Ragged, Trace, Wire, Workload
 
 TENSOR_GROUP, DATA_GROUP = "<tensor>", "<data>"
 OPS_BYTES = 40_000_000_000, 90_000_000

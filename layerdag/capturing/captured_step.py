@@ -12,6 +12,7 @@ from layerdag.capturing.fake_world import FakeWorld, Ranks
 from layerdag.capturing.recorder import OperatorRecorder
 from layerdag.codec.placement import RankTraces
 from layerdag.errors import UsageError
+from layerdag.hardware.collectives import CollectiveType
 from layerdag.hardware.operators import OperatorKind, operator_kind
 from layerdag.plan import RECORDED, StepSettings
 from layerdag.runtime.notes import Note
@@ -21,7 +22,7 @@ from layerdag.traces.builder import ragged, with_integers
 from layerdag.traces.pytorch.host_dataflow import HostOperations
 from layerdag.traces.pytorch.importer import import_operations
 from layerdag.traces.pytorch.kineto import Timings
-from layerdag.traces.trace import CollectiveType, NodeType, Ragged, Trace, Workload, communicates
+from layerdag.traces.trace import NodeType, Ragged, Trace, Workload, communicates
 
 _ROLE = "layerdag:group:"  # no text of a trace begins so
 

@@ -39,10 +39,11 @@ from layerdag.codec.vocabulary import (
 from layerdag.errors import GraphError, TraceError
 from layerdag.graph.attributed_graph import AttributedGraph, Condition, size_conditions
 from layerdag.graph.topology import longest_path_layers, pointers
+from layerdag.hardware.collectives import CollectiveType
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind, merge_notes
 from layerdag.traces.analysis import WORLD_NAMES, group_names, program_order, refuse_negative
 from layerdag.traces.chakra.files import without_nodes
-from layerdag.traces.trace import CollectiveType, NodeType, Trace, Workload, dependency_edges
+from layerdag.traces.trace import NodeType, Trace, Workload, dependency_edges
 
 ALL_RANKS = "world"
 STAGE = "stage"

@@ -63,8 +63,9 @@ from layerdag.codec.folding import ALL_RANKS, MESSAGE, NONE, STAGE, members
 from layerdag.codec.vocabulary import COLLECTIVE_NAMES, OTHER, SEND, is_communication
 from layerdag.errors import DataError, UsageError
 from layerdag.graph.attributed_graph import AttributedGraph
+from layerdag.hardware.collectives import CollectiveType
 from layerdag.traces.chakra.files import encode_trace, normalize
-from layerdag.traces.trace import CollectiveType, LazyTraces, NodeType, RankClass, Trace
+from layerdag.traces.trace import LazyTraces, NodeType, RankClass, Trace
 
 
 def missing_order_edges(

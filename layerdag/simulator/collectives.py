@@ -17,10 +17,10 @@ import numpy as np
 
 from layerdag.errors import ConfigError, SimulationError
 from layerdag.graph.topology import pointers
-from layerdag.hardware.collectives import COLLECTIVES
+from layerdag.hardware.collectives import COLLECTIVES, CollectiveType
 from layerdag.simulator.config import MissingImplementations, NetworkConfig, SystemConfig, Topology
 from layerdag.traces.analysis import WORLD
-from layerdag.traces.trace import CollectiveType, Workload
+from layerdag.traces.trace import Workload
 
 
 class Algorithm(IntEnum):
@@ -311,11 +311,7 @@ class CollectivePlan:
     kind: CollectiveType
 
 
-_LISTS = {
-    CollectiveType[row.name.upper()]: (row.name, PhaseType[row.name.upper()])
-    for row in COLLECTIVES
-    if row.simulated
-}
+_LISTS = {row.type: (row.name, PhaseType[row.type.name]) for row in COLLECTIVES if row.simulated}
 SUPPORTED: frozenset[CollectiveType] = frozenset(_LISTS) - {CollectiveType.BROADCAST}
 """Collective types that are simulated in any case; a broadcast only where a switch does it."""
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from layerdag.errors import LayerdagError, SimulationError
 from layerdag.graph.topology import pointers
+from layerdag.hardware.collectives import CollectiveType
 from layerdag.runtime.native import library
 from layerdag.simulator.config import Congestion
 from layerdag.simulator.lowering import ClassProgram, NodeKind, positions_in
@@ -20,7 +21,7 @@ from layerdag.simulator.rank_symmetry import (
     representatives,
     select_rows,
 )
-from layerdag.traces.trace import CollectiveType, NodeType, Trace, communicates
+from layerdag.traces.trace import NodeType, Trace, communicates
 
 MAX_WAITS_PER_RANK, MAX_ORPHANS = 4, 1024
 GROUP_DELAY_NS = 10

@@ -17,14 +17,11 @@ from importlib import resources
 import numpy as np
 
 from layerdag.errors import ConfigError
-from layerdag.hardware.collectives import COLLECTIVES
+from layerdag.hardware.collectives import COLLECTIVES, CollectiveType
 from layerdag.hardware.devices import data_sheet, find_data_sheet
 from layerdag.runtime.settings import did_you_mean
-from layerdag.traces.trace import CollectiveType
 
-OPERATIONS = {
-    int(CollectiveType[row.name.upper()]): row.name for row in COLLECTIVES if row.measured
-}
+OPERATIONS = {int(row.type): row.name for row in COLLECTIVES if row.measured}
 """Name of each collective that was measured."""
 NODE = 8
 """Devices of a node."""

@@ -7,6 +7,7 @@ import numpy as np
 
 from layerdag.errors import ConfigError, SimulationError, TraceError
 from layerdag.graph.topology import pointers
+from layerdag.hardware.collectives import CollectiveType
 from layerdag.simulator.collectives import (
     SUPPORTED,
     CollectivePlan,
@@ -29,7 +30,7 @@ from layerdag.simulator.config import (
 from layerdag.simulator.fitted_collectives import OPERATIONS, NetworkLink, collective_ns
 from layerdag.traces.builder import value_of
 from layerdag.traces.chakra.storage import storage_bytes
-from layerdag.traces.trace import CollectiveType, NodeType, Trace, Wire, communicates, wire_name
+from layerdag.traces.trace import NodeType, Trace, Wire, communicates, wire_name
 
 
 class NodeKind(IntEnum):

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 
 from layerdag.errors import ConfigError, SimulationError, WrongNameError
+from layerdag.hardware.collectives import CollectiveType
 from layerdag.hardware.dtypes import number_class
 from layerdag.runtime.files import atomic_path
 from layerdag.runtime.settings import guess_message
@@ -40,7 +41,7 @@ from layerdag.simulator.host_time import with_host
 from layerdag.simulator.lowering import ClassProgram, NodeKind, Slot
 from layerdag.simulator.program import LoweredProgram, lower
 from layerdag.traces.chakra.workload import read_workload
-from layerdag.traces.trace import CollectiveType, NodeType, Trace, Workload
+from layerdag.traces.trace import NodeType, Trace, Workload
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -17,13 +17,13 @@ import numpy as np
 
 from layerdag.errors import TraceError
 from layerdag.graph.topology import longest_path
+from layerdag.hardware.collectives import CollectiveType
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind
 from layerdag.traces.trace import (
     DATA,
     MAX_MICROSECONDS,
     MAX_NUMBER,
     OPERATOR,
-    CollectiveType,
     NodeType,
     Trace,
     Workload,

@@ -25,9 +25,10 @@ runs beside the bottom network. Inference is the forward part alone.
 from dataclasses import dataclass, field, replace
 
 from layerdag.errors import TraceError
+from layerdag.hardware.collectives import COLLECTIVES, CollectiveType
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind
 from layerdag.traces.builder import NodeSpec, build_trace
-from layerdag.traces.trace import Attribute, CollectiveType, NodeType, Wire, Workload
+from layerdag.traces.trace import Attribute, NodeType, Wire, Workload
 
 PARALLELISMS: tuple[str, ...] = (
     "MICRO",
@@ -42,12 +43,8 @@ PARALLELISMS: tuple[str, ...] = (
     "HYBRID_DLRM_ENHANCED",
     "DISTRIBUTED_INFERENCE",
 )
-_COLLECTIVES = {
-    "NONE": None,
-    "ALLREDUCE": CollectiveType.ALL_REDUCE,
-    "ALLGATHER": CollectiveType.ALL_GATHER,
-    "REDUCESCATTER": CollectiveType.REDUCE_SCATTER,
-    "ALLTOALL": CollectiveType.ALL_TO_ALL,
+_COLLECTIVES = {"NONE": None} | {
+    row.kernel.upper(): row.type for row in COLLECTIVES if row.measured
 }
 DLRM = ("HYBRID_DLRM", "HYBRID_DLRM_ENHANCED")
 

@@ -65,22 +65,6 @@ def communicates(type_N: np.ndarray) -> np.ndarray:
     return (type_N >= NodeType.COMM_SEND) & (type_N <= NodeType.COMM_COLL)
 
 
-class CollectiveType(IntEnum):
-    """Chakra ``CollectiveCommType``; 0 is a real value, so absence must be kept apart."""
-
-    ALL_REDUCE = 0
-    REDUCE = 1
-    ALL_GATHER = 2
-    GATHER = 3
-    SCATTER = 4
-    BROADCAST = 5
-    ALL_TO_ALL = 6
-    REDUCE_SCATTER = 7
-    REDUCE_SCATTER_BLOCK = 8
-    BARRIER = 9
-    INVALID = 99
-
-
 class Wire(IntEnum):
     """Field number of each alternative of ``AttributeProto.value``; its list is that plus one."""
 

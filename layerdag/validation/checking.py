@@ -9,6 +9,7 @@ import numpy as np
 
 from layerdag.errors import TraceError
 from layerdag.graph.topology import pointers
+from layerdag.hardware.collectives import CollectiveType
 from layerdag.traces.analysis import (
     WORLD_NAMES,
     CommEvents,
@@ -22,7 +23,6 @@ from layerdag.traces.trace import (
     MAX_MICROSECONDS,
     STORAGE,
     AttributeTable,
-    CollectiveType,
     NodeType,
     Trace,
     Wire,

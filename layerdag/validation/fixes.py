@@ -10,6 +10,7 @@ import numpy as np
 
 from layerdag.errors import TraceError
 from layerdag.graph.topology import pointers
+from layerdag.hardware.collectives import CollectiveType
 from layerdag.traces.analysis import WORLD, WORLD_NAMES, match_communication
 from layerdag.traces.builder import value_of
 from layerdag.traces.chakra.files import (
@@ -19,16 +20,7 @@ from layerdag.traces.chakra.files import (
     without_nodes,
 )
 from layerdag.traces.pytorch.operators import BARRIER_BYTES
-from layerdag.traces.trace import (
-    AttributeTable,
-    CollectiveType,
-    NodeType,
-    Ragged,
-    Trace,
-    Wire,
-    Workload,
-    rows_of,
-)
+from layerdag.traces.trace import AttributeTable, NodeType, Ragged, Trace, Wire, Workload, rows_of
 from layerdag.validation.checking import (
     check_group_file,
     check_workload,

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from layerdag.errors import TraceError
+from layerdag.hardware.collectives import CollectiveType
 from layerdag.hardware.dtypes import find_dtype
 from layerdag.hardware.operators import (
     FUSED,
@@ -20,7 +21,7 @@ from layerdag.hardware.operators import (
     base_name,
 )
 from layerdag.traces.analysis import group_names, program_order
-from layerdag.traces.trace import DATA, CollectiveType, NodeType, Trace, dependency_edges
+from layerdag.traces.trace import DATA, NodeType, Trace, dependency_edges
 
 
 @dataclass(frozen=True, eq=False)

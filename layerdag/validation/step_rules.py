@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from layerdag.errors import TraceError
+from layerdag.hardware.collectives import CollectiveType
 from layerdag.hardware.operators import (
     ACTIVATIONS,
     ARITHMETIC,
@@ -25,7 +26,7 @@ from layerdag.hardware.operators import (
     UPDATES,
     WHOLE,
 )
-from layerdag.traces.trace import CollectiveType, NodeType, communicates
+from layerdag.traces.trace import NodeType, communicates
 from layerdag.validation.operators import CHUNKS, COPY_IN, IN_PLACE, SPLIT, Operators, RuleOutcomes
 from layerdag.validation.product_shapes import products_of, roots
 

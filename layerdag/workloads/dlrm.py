@@ -15,10 +15,11 @@ import numpy as np
 
 from layerdag.codec.placement import RankTraces
 from layerdag.errors import ConfigError, UsageError
+from layerdag.hardware.collectives import CollectiveType
 from layerdag.plan import FORMULAS, Plan, Step, StepSettings
 from layerdag.runtime.notes import Note
 from layerdag.runtime.settings import did_you_mean
-from layerdag.traces.trace import CollectiveType, Trace, Workload
+from layerdag.traces.trace import Trace, Workload
 from layerdag.workloads.transformer.costs import ADAM, ELEMENTWISE, RankMemory
 from layerdag.workloads.transformer.fit import MAX_LAYER_RUNS
 from layerdag.workloads.transformer.job import job_figures

@@ -91,7 +91,12 @@ OWNERS = (
             for word in (row.name, row.kernel, row.hlo)
             if row.measured or "_" in word
         ),
-        ("COLLECTIVES",),
+        ("COLLECTIVES", "CollectiveType"),
+    ),
+    Owner(
+        "communication operators of PyTorch",
+        "traces/pytorch/operators.py",
+        names=("CommunicationOperator", "COMMUNICATION_OPERATORS"),
     ),
     Owner(
         "plans",

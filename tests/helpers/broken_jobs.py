@@ -4,8 +4,9 @@ from dataclasses import replace
 
 from small_workloads import collective, compute, integer, job, message, with_attribute
 
+from layerdag.hardware.collectives import CollectiveType
 from layerdag.traces.builder import NodeSpec
-from layerdag.traces.trace import Attribute, CollectiveType, NodeType, Wire, Workload
+from layerdag.traces.trace import Attribute, NodeType, Wire, Workload
 
 GATHER = CollectiveType.ALL_GATHER
 ON_CPU = Attribute("is_cpu_op", Wire.BOOL, True)

@@ -8,6 +8,7 @@ from simulator_traces import coll, comp, recv, send, workload
 
 from layerdag.codec.placement import RankTraces
 from layerdag.errors import SimulationError
+from layerdag.hardware.collectives import CollectiveType
 from layerdag.simulator.cluster import Cluster
 from layerdag.simulator.compute import MeasuredCompute
 from layerdag.simulator.config import (
@@ -22,7 +23,7 @@ from layerdag.simulator.config import (
 from layerdag.simulator.program import LoweredProgram, lower
 from layerdag.simulator.run import Variation, with_variation
 from layerdag.traces.builder import NodeSpec, build_trace
-from layerdag.traces.trace import CollectiveType, Trace, Workload
+from layerdag.traces.trace import Trace, Workload
 
 ALGORITHMS = ("ring", "direct", "direct2", "halvingDoubling", "doubleBinaryTree")
 TYPES = (

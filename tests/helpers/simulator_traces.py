@@ -2,10 +2,11 @@
 
 import dataclasses
 
+from layerdag.hardware.collectives import CollectiveType
 from layerdag.simulator.config import Dimension, NetworkConfig, SystemConfig, Topology
 from layerdag.simulator.run import SimulationResult
 from layerdag.traces.builder import NodeSpec, build_trace
-from layerdag.traces.trace import Attribute, CollectiveType, NodeType, Trace, Wire, Workload
+from layerdag.traces.trace import Attribute, NodeType, Trace, Wire, Workload
 
 
 def node(

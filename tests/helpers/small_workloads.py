@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
+from layerdag.hardware.collectives import CollectiveType
 from layerdag.traces.builder import NodeSpec, build_trace
-from layerdag.traces.trace import Attribute, CollectiveType, NodeType, Trace, Wire, Workload
+from layerdag.traces.trace import Attribute, NodeType, Trace, Wire, Workload
 
 
 def integer(name: str, value: int, wire: Wire = Wire.INT64) -> Attribute:

@@ -7,13 +7,13 @@ from random_clusters import alike_program, random_collective, random_program, ra
 from simulator_traces import coll, comp, system, workload
 
 from layerdag.errors import LayerdagError
+from layerdag.hardware.collectives import CollectiveType
 from layerdag.simulator import event_loop as kernel
 from layerdag.simulator.cluster import Cluster
 from layerdag.simulator.compute import MeasuredCompute
 from layerdag.simulator.config import Dimension, GroupCollectives, NetworkConfig, Topology
 from layerdag.simulator.lowering import Slot
 from layerdag.simulator.program import lower
-from layerdag.traces.trace import CollectiveType
 
 lasting = tried(60)
 seeds = st.integers(0, 2**32 - 1)

@@ -42,6 +42,7 @@ import numpy as np
 
 from layerdag.errors import TraceError
 from layerdag.graph.topology import expand_ranges, pointers
+from layerdag.hardware.collectives import CollectiveType
 from layerdag.runtime.files import write_bytes
 from layerdag.runtime.notes import NoteCollector, NoteKind
 from layerdag.runtime.reading import read_whole, require_memory
@@ -63,7 +64,6 @@ from layerdag.traces.trace import (
     IS_UNSIGNED,
     Attribute,
     AttributeTable,
-    CollectiveType,
     NodeType,
     Ragged,
     Trace,

@@ -16,7 +16,7 @@ from layerdag.runtime.notes import Note, NoteCollector, NoteKind
 from layerdag.runtime.reading import read_whole
 from layerdag.runtime.settings import did_you_mean
 from layerdag.traces.builder import NodeSpec, build_trace
-from layerdag.traces.trace import Attribute, CollectiveType, NodeType, Trace, Wire, Workload
+from layerdag.traces.trace import Attribute, NodeType, Trace, Wire, Workload
 
 
 @dataclass(frozen=True)
@@ -530,7 +530,7 @@ def _collectives(program: CompiledProgram) -> dict[str, dict[str, int]]:
     return found
 
 
-_TYPES = {row.hlo: CollectiveType[row.name.upper()] for row in COLLECTIVES if row.hlo}
+_TYPES = {row.hlo: row.type for row in COLLECTIVES if row.hlo}
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from layerdag.errors import TraceError
+from layerdag.hardware.collectives import CollectiveType
 from layerdag.hardware.dtypes import find_dtype
 from layerdag.hardware.operators import is_composite
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind
@@ -34,7 +35,7 @@ from layerdag.traces.pytorch.kernel_communication import (
 )
 from layerdag.traces.pytorch.kineto import DEVICE_CATEGORIES, EXTERNAL, Event, Profile
 from layerdag.traces.pytorch.operators import BARRIER_BYTES
-from layerdag.traces.trace import Attribute, CollectiveType, NodeType, Trace, Wire
+from layerdag.traces.trace import Attribute, NodeType, Trace, Wire
 
 
 @dataclass(frozen=True, slots=True)

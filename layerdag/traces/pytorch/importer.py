@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from layerdag.errors import TraceError, UsageError
+from layerdag.hardware.collectives import CollectiveType
 from layerdag.hardware.dtypes import UNKNOWN_DTYPE
 from layerdag.hardware.operators import kernel_sizes, operation_count
 from layerdag.runtime.notes import NoteCollector, NoteKind, merge_notes
@@ -57,7 +58,7 @@ from layerdag.traces.pytorch.operators import (
     OpRole,
     TensorView,
 )
-from layerdag.traces.trace import Attribute, CollectiveType, NodeType, Trace, Wire
+from layerdag.traces.trace import Attribute, NodeType, Trace, Wire
 
 WINDOW = 60
 RUN = 3

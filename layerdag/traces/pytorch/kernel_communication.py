@@ -16,11 +16,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from layerdag.hardware.collectives import COLLECTIVES
+from layerdag.hardware.collectives import COLLECTIVES, CollectiveType
 from layerdag.hardware.dtypes import find_dtype
 from layerdag.traces.pytorch.kineto import Event, ranks_in
 from layerdag.traces.pytorch.operators import COMMUNICATION_OPERATORS, TensorView
-from layerdag.traces.trace import CollectiveType, NodeType
+from layerdag.traces.trace import NodeType
 
 # A profile tells nothing of a kernel but the name that the compiler gave it, with its template
 # arguments, so that it is searched for words; the arguments of NCCL, where there are any, win.
@@ -100,8 +100,7 @@ def kernel_communication(
         plain = re.sub(r"[^a-z]", "", name.lower().rpartition("::")[2])
         for row in COLLECTIVES:
             if row.kernel in plain and "sendrecv" not in plain:
-                collective = CollectiveType[row.name.upper()]
-                return KernelCommunication(NodeType.COMM_COLL, collective, size, ranks)
+                return KernelCommunication(NodeType.COMM_COLL, row.type, size, ranks)
         if plain in ("send", "recv") or plain.endswith(("ncclsend", "ncclrecv")):
             kind_of = NodeType.COMM_SEND if "send" in plain else NodeType.COMM_RECV
             peer = _peer(kernel.args.get("Dst Rank" if "send" in plain else "Src Rank"))

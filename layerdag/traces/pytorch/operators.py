@@ -20,10 +20,11 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from layerdag.errors import TraceError
+from layerdag.hardware.collectives import CollectiveType
 from layerdag.hardware.dtypes import SPELLINGS, UNKNOWN_DTYPE
 from layerdag.hardware.operators import Trait, find_operator, is_composite
 from layerdag.traces.pytorch.host_trace import HostBlock
-from layerdag.traces.trace import CollectiveType, NodeType
+from layerdag.traces.trace import NodeType
 
 
 @dataclass(frozen=True, slots=True)

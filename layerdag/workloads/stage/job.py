@@ -8,7 +8,8 @@ from typing import Any, final
 import numpy as np
 
 from layerdag.codec.placement import RankTraces
-from layerdag.traces.trace import CollectiveType, NodeType, Trace, Workload
+from layerdag.hardware.collectives import CollectiveType
+from layerdag.traces.trace import NodeType, Trace, Workload
 from layerdag.workloads.stage.flags import StageFlags
 from layerdag.workloads.stage.traces import traces_of_stages
 

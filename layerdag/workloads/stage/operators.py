@@ -30,7 +30,7 @@ from enum import Enum
 from functools import cached_property
 from typing import final
 
-from layerdag.traces.trace import CollectiveType
+from layerdag.hardware.collectives import CollectiveType
 from layerdag.workloads.stage.sizes import NOTHING, ONE, Dim, parse_dim, parse_dims, product
 
 Dims = tuple[Dim, ...]

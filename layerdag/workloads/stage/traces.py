@@ -7,8 +7,9 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import final
 
+from layerdag.hardware.collectives import CollectiveType
 from layerdag.traces.builder import NodeAppender
-from layerdag.traces.trace import Attribute, CollectiveType, NodeType, Trace, Wire
+from layerdag.traces.trace import Attribute, NodeType, Trace, Wire
 from layerdag.workloads.stage.flags import StageFlags
 from layerdag.workloads.stage.operators import (
     ATTENTION,

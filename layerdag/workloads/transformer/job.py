@@ -10,11 +10,12 @@ from typing import Any, final
 import numpy as np
 
 from layerdag.errors import UsageError
+from layerdag.hardware.collectives import CollectiveType
 from layerdag.hardware.operators import MATRIX
 from layerdag.plan import FORMULAS, Plan, Step, StepSettings
 from layerdag.runtime.notes import Note
 from layerdag.traces.operator_kinds import of_kinds
-from layerdag.traces.trace import CollectiveType, NodeType, Trace, Workload
+from layerdag.traces.trace import NodeType, Trace, Workload
 from layerdag.workloads.transformer.costs import Costs, rank_memory
 from layerdag.workloads.transformer.fit import check_fit
 from layerdag.workloads.transformer.hugging_face import model

@@ -32,8 +32,9 @@ from functools import partial
 from typing import final
 
 from layerdag.errors import ConfigError
+from layerdag.hardware.collectives import CollectiveType
 from layerdag.traces.builder import NodeAppender
-from layerdag.traces.trace import OPERATOR, Attribute, CollectiveType, NodeType, Trace, Wire
+from layerdag.traces.trace import OPERATOR, Attribute, NodeType, Trace, Wire
 from layerdag.workloads.transformer.costs import ELEMENTWISE, Cost, Costs, LatentCosts, Linear
 from layerdag.workloads.transformer.kernel_sizes import (
     NO_SIZES,

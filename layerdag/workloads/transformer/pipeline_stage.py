@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import final
 
-from layerdag.traces.trace import CollectiveType, Trace
+from layerdag.hardware.collectives import CollectiveType
+from layerdag.traces.trace import Trace
 from layerdag.workloads.transformer.costs import Costs, condition, condition_backward
 from layerdag.workloads.transformer.kernel_sizes import (
     input_gradient_sizes,

@@ -16,13 +16,14 @@ from layerdag.codec.unfolding import (
 )
 from layerdag.errors import DataError, UsageError
 from layerdag.graph.attributed_graph import AttributedGraph
+from layerdag.hardware.collectives import CollectiveType
 from layerdag.simulator.cluster import Cluster, small_cluster
 from layerdag.simulator.config import MemoryConfig, MemoryKind
 from layerdag.simulator.run import simulate
 from layerdag.traces.analysis import match_communication
 from layerdag.traces.chakra.files import START_BYTES, START_OPS
 from layerdag.traces.chakra.workload import encode_workload
-from layerdag.traces.trace import CollectiveType, NodeType, Workload
+from layerdag.traces.trace import NodeType, Workload
 from layerdag.validation.checking import check_workload
 from layerdag.validation.rules import has_errors
 

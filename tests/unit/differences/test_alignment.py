@@ -16,8 +16,9 @@ from layerdag.differences.alignment import (
     program_of_graph,
 )
 from layerdag.errors import GraphError
+from layerdag.hardware.collectives import CollectiveType
 from layerdag.traces.builder import NodeSpec
-from layerdag.traces.trace import CollectiveType, NodeType
+from layerdag.traces.trace import NodeType
 
 
 def words(text: str) -> np.ndarray:

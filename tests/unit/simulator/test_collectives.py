@@ -10,6 +10,7 @@ from laws import tried
 from simulator_traces import all_reduce, coll, comp, system, workload
 
 from layerdag.errors import ConfigError, SimulationError
+from layerdag.hardware.collectives import CollectiveType
 from layerdag.simulator.cluster import Cluster
 from layerdag.simulator.collectives import (
     Algorithm,
@@ -35,7 +36,6 @@ from layerdag.simulator.config import (
 from layerdag.simulator.program import lower
 from layerdag.simulator.run import simulate
 from layerdag.traces.builder import NodeSpec
-from layerdag.traces.trace import CollectiveType
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from simulator_traces import (
 )
 
 from layerdag.errors import ConfigError, SimulationError
+from layerdag.hardware.collectives import CollectiveType
 from layerdag.simulator.analysis import breakdown
 from layerdag.simulator.cluster import Cluster
 from layerdag.simulator.config import (
@@ -37,7 +38,7 @@ from layerdag.simulator.config import (
 )
 from layerdag.simulator.run import SimulationResult, simulate
 from layerdag.traces.builder import NodeSpec
-from layerdag.traces.trace import Attribute, CollectiveType, NodeType, Wire, Workload
+from layerdag.traces.trace import Attribute, NodeType, Wire, Workload
 
 RING_OF_TWO = 30 + 2 * 1100
 """A ring all-reduce of 2000 B between two ranks: 3 E + 2 (100 + 1000)."""

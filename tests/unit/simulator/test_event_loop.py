@@ -22,6 +22,7 @@ from simulator_traces import (
 )
 
 from layerdag.errors import SimulationError
+from layerdag.hardware.collectives import CollectiveType
 from layerdag.simulator import event_loop as kernel
 from layerdag.simulator.cluster import Cluster
 from layerdag.simulator.compute import MeasuredCompute
@@ -29,7 +30,7 @@ from layerdag.simulator.config import MemoryConfig, RunOptions, Topology
 from layerdag.simulator.program import LoweredProgram, lower
 from layerdag.simulator.run import simulate
 from layerdag.traces.builder import NodeSpec
-from layerdag.traces.trace import CollectiveType, NodeType
+from layerdag.traces.trace import NodeType
 
 
 def complaint(*ranks: list[NodeSpec], **more: object) -> str:

@@ -7,6 +7,7 @@ import pytest
 from simulator_traces import coll, comp, workload
 
 from layerdag.errors import ConfigError
+from layerdag.hardware.collectives import CollectiveType
 from layerdag.simulator.cluster import Cluster
 from layerdag.simulator.config import Congestion, RunOptions
 from layerdag.simulator.fitted_collectives import (
@@ -19,7 +20,6 @@ from layerdag.simulator.fitted_collectives import (
     has_nodes,
 )
 from layerdag.simulator.run import simulate
-from layerdag.traces.trace import CollectiveType
 
 SIZES = 2 ** np.arange(9, 30)
 

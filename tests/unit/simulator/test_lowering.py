@@ -10,6 +10,7 @@ from laws import tried
 from simulator_traces import all_reduce, coll, comp, node, recv, ring, send, system, workload
 
 from layerdag.errors import ConfigError, SimulationError
+from layerdag.hardware.collectives import CollectiveType
 from layerdag.simulator.cluster import Cluster
 from layerdag.simulator.compute import ComputeModel, MeasuredCompute, ReferenceCompute
 from layerdag.simulator.config import MAX_TIME_NS, MemoryConfig, MemoryKind
@@ -17,7 +18,7 @@ from layerdag.simulator.lowering import ClassProgram, NodeKind, Slot
 from layerdag.simulator.program import lower
 from layerdag.simulator.run import simulate
 from layerdag.traces.builder import NodeSpec
-from layerdag.traces.trace import CollectiveType, NodeType, Trace
+from layerdag.traces.trace import NodeType, Trace
 
 REMOTE = MemoryConfig(MemoryKind.PER_NPU, latency_ns=7, bandwidth_bytes_per_ns=3.0)
 

@@ -24,6 +24,7 @@ from symbolic_jobs import GPT, LLAMA, small
 
 from layerdag.codec.placement import RankTraces
 from layerdag.errors import ConfigError, SimulationError
+from layerdag.hardware.collectives import CollectiveType
 from layerdag.simulator import event_loop as kernel
 from layerdag.simulator.cluster import Cluster
 from layerdag.simulator.compute import MeasuredCompute
@@ -43,7 +44,7 @@ from layerdag.simulator.program import LoweredProgram, endpoint_delay, lower
 from layerdag.simulator.run import Variation, simulate
 from layerdag.traces.builder import build_trace
 from layerdag.traces.chakra.workload import read_workload, write_workload
-from layerdag.traces.trace import CollectiveType, NodeType, Trace, Workload
+from layerdag.traces.trace import NodeType, Trace, Workload
 
 NATIVE = Path(__file__).resolve().parents[3] / "native" / "sim"
 HEADER = """

@@ -25,6 +25,7 @@ from simulator_traces import (
 )
 
 from layerdag.errors import ConfigError, SimulationError
+from layerdag.hardware.collectives import CollectiveType
 from layerdag.simulator.analysis import breakdown, critical_path
 from layerdag.simulator.cluster import Cluster, small_cluster
 from layerdag.simulator.compute import MeasuredCompute
@@ -49,7 +50,7 @@ from layerdag.simulator.run import (
 )
 from layerdag.traces.builder import NodeSpec
 from layerdag.traces.chakra.storage import storage_attribute
-from layerdag.traces.trace import CollectiveType, NodeType
+from layerdag.traces.trace import NodeType
 
 LOAD = workload(
     [comp(9, 2), comp(4, 1, is_cpu_op=True), send(7, 1, 400, (4,))],

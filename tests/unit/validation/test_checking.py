@@ -15,10 +15,11 @@ from small_workloads import (
 )
 
 from layerdag.errors import TraceError
+from layerdag.hardware.collectives import CollectiveType
 from layerdag.traces.analysis import summarize_trace
 from layerdag.traces.builder import NodeSpec, build_trace
 from layerdag.traces.chakra.files import START_BYTES, START_OPS
-from layerdag.traces.trace import Attribute, CollectiveType, NodeType, Trace, Wire, Workload
+from layerdag.traces.trace import Attribute, NodeType, Trace, Wire, Workload
 from layerdag.validation.checking import (
     check_group_file,
     check_trace,

@@ -9,9 +9,10 @@ from random_jobs import random_job
 from small_workloads import collective, compute, integer, job, message, trace, with_attribute
 
 from layerdag.codec.unfolding import unfold
+from layerdag.hardware.collectives import CollectiveType
 from layerdag.traces.analysis import match_communication
 from layerdag.traces.chakra.files import decode_trace, encode_trace
-from layerdag.traces.trace import Attribute, CollectiveType, NodeType, Wire, Workload
+from layerdag.traces.trace import Attribute, NodeType, Wire, Workload
 from layerdag.validation.checking import check_group_file, check_workload
 from layerdag.validation.fixes import (
     FIXABLE,

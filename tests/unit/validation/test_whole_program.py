@@ -12,8 +12,9 @@ from small_programs import images, language
 from torch import Tensor, nn
 
 import layerdag as ld
+from layerdag.hardware.collectives import CollectiveType
 from layerdag.traces.builder import NodeSpec, build_trace
-from layerdag.traces.trace import Attribute, CollectiveType, NodeType, Trace, Wire, Workload
+from layerdag.traces.trace import Attribute, NodeType, Trace, Wire, Workload
 from layerdag.validation.checking import check_workload
 from layerdag.validation.rules import Severity
 from layerdag.validation.whole_program import WHOLE_PROGRAM_RULES, check_program, judge_program

@@ -25,6 +25,7 @@ from trace_examples import (
 
 from layerdag.cli.main import main
 from layerdag.errors import TraceError
+from layerdag.hardware.collectives import CollectiveType
 from layerdag.traces.builder import NodeSpec, attribute_at, build_trace, tag, varint
 from layerdag.traces.chakra import files
 from layerdag.traces.chakra.files import (
@@ -39,7 +40,7 @@ from layerdag.traces.chakra.files import (
 )
 from layerdag.traces.chakra.json_forms import decode_trace_json, encode_trace_json
 from layerdag.traces.chakra.workload import read_workload, write_workload
-from layerdag.traces.trace import Attribute, CollectiveType, NodeType, Trace, Wire, Workload
+from layerdag.traces.trace import Attribute, NodeType, Trace, Wire, Workload
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from profile_json import event, kernel as kernel_profile_json, launch, write_pro
 from replay import replay
 
 from layerdag.errors import TraceError
+from layerdag.hardware.collectives import CollectiveType
 from layerdag.runtime.notes import NoteKind
 from layerdag.traces.pytorch.device_import import Launch, find_launches, import_device, is_wait
 from layerdag.traces.pytorch.kernel_communication import (
@@ -15,7 +16,7 @@ from layerdag.traces.pytorch.kernel_communication import (
     tensor_bytes,
 )
 from layerdag.traces.pytorch.kineto import Event, Profile, read_profile
-from layerdag.traces.trace import CollectiveType, NodeType
+from layerdag.traces.trace import NodeType
 
 
 def imported(tmp_path, *events: dict, **head: object):

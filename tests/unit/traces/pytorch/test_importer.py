@@ -21,12 +21,13 @@ from laws import tried
 from profile_json import event, kernel, launch, write_profile
 
 from layerdag.errors import TraceError, UsageError
+from layerdag.hardware.collectives import CollectiveType
 from layerdag.runtime.notes import NoteKind
 from layerdag.traces.builder import attribute_at
 from layerdag.traces.chakra.files import encode_trace
 from layerdag.traces.pytorch.importer import WINDOW, align, import_host, import_pytorch
 from layerdag.traces.pytorch.kineto import Timings, read_durations
-from layerdag.traces.trace import CollectiveType, NodeType
+from layerdag.traces.trace import NodeType
 
 SEND = (
     "c10d::send(Tensor[] tensors, __torch__.torch.classes.c10d.ProcessGroup group, int dst, "

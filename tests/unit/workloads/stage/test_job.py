@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from layerdag.hardware.collectives import CollectiveType
 from layerdag.traces.builder import NodeAppender
-from layerdag.traces.trace import CollectiveType, NodeType, Trace, Wire, Workload
+from layerdag.traces.trace import NodeType, Trace, Wire, Workload
 from layerdag.workloads.stage.flags import StageFlags
 from layerdag.workloads.stage.job import (
     StageFigures,

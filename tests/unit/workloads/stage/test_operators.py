@@ -2,7 +2,7 @@
 
 import pytest
 
-from layerdag.traces.trace import CollectiveType
+from layerdag.hardware.collectives import CollectiveType
 from layerdag.workloads.stage import operators as tables
 from layerdag.workloads.stage.operators import (
     FLAT,

@@ -8,7 +8,8 @@ from symbolic_jobs import DIT, GPT, LLAMA, MIXTURE, small
 from written_programs import costs, messages, needs, roles
 
 from layerdag.errors import ConfigError
-from layerdag.traces.trace import CollectiveType, Trace
+from layerdag.hardware.collectives import CollectiveType
+from layerdag.traces.trace import Trace
 from layerdag.workloads.transformer.layers import TraceBuilder
 from layerdag.workloads.transformer.shapes import ModelShape
 
