@@ -30,8 +30,6 @@ help:
 $(STAMP): pyproject.toml constraints.txt $(wildcard native/*/*.[ch])
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
-	@# On all processors, for pip uses one. Some package may hold a file for a newer Python.
-	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib layerdag || true
 	@touch $(STAMP)
 
 demo: $(STAMP)

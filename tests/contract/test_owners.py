@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 import pytest
-from imports import PACKAGE
+from imports import PACKAGE, dotted, sources
 
 from layerdag.codec.formats import ENDINGS
 from layerdag.hardware.collectives import COLLECTIVES
@@ -201,8 +201,9 @@ def docstrings(tree: ast.AST) -> set[int]:
     }
 
 
-def second_tables(tree: ast.AST, words: frozenset[str]) -> list[tuple[int, list[str]]]:
-    """Return the lines of literals that hold three or more of some words, and which."""
+@cache
+def literals(tree: ast.AST) -> list[tuple[int, set[str], bool]]:
+    """Return the line and words of each literal of three or more words, and whether it is text."""
     found = []
     texts = docstrings(tree)
     for node in ast.walk(tree):
@@ -211,9 +212,18 @@ def second_tables(tree: ast.AST, words: frozenset[str]) -> list[tuple[int, list[
             continue
         if is_text or isinstance(node, ast.Dict | ast.Set | ast.Tuple | ast.List):
             listed = {word.rpartition("::")[2] for word in words_of(node)}
-            held = listed & words
-            if len(held) >= 3 and not (is_text and len(held) < len(listed) / 2):  # a sentence
-                found.append((node.lineno, sorted(held)))
+            if len(listed) >= 3:
+                found.append((node.lineno, listed, is_text))
+    return found
+
+
+def second_tables(tree: ast.AST, words: frozenset[str]) -> list[tuple[int, list[str]]]:
+    """Return the lines of literals that hold three or more of some words, and which."""
+    found = []
+    for line, listed, is_text in literals(tree):
+        held = listed & words
+        if len(held) >= 3 and not (is_text and len(held) < len(listed) / 2):  # a sentence
+            found.append((line, sorted(held)))
     return found
 
 
@@ -229,10 +239,8 @@ def definitions(tree: ast.Module) -> set[str]:
 
 @cache
 def trees() -> Mapping[str, ast.Module]:
-    return {
-        path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text("utf-8"))
-        for path in sorted(PACKAGE.rglob("*.py"))
-    }
+    files = {dotted(path): path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py")}
+    return {files[name]: tree for name, tree in sources().items()}
 
 
 @pytest.mark.parametrize("owner", OWNERS, ids=lambda owner: owner.idea)
