@@ -18,11 +18,18 @@ from layerdag.plan import RECORDED, StepSettings
 from layerdag.runtime.notes import Note
 from layerdag.simulator.compute import SKIPPED, ComputeModel
 from layerdag.traces.analysis import WORLD
-from layerdag.traces.builder import ragged, with_integers
+from layerdag.traces.builder import ragged, with_words
 from layerdag.traces.pytorch.host_dataflow import HostOperations
 from layerdag.traces.pytorch.importer import import_operations
 from layerdag.traces.pytorch.kineto import Timings
-from layerdag.traces.trace import NodeType, Ragged, Trace, Workload, communicates
+from layerdag.traces.trace import (
+    NodeType,
+    Ragged,
+    Trace,
+    Wire,
+    Workload,
+    communicates,
+)
 
 _ROLE = "layerdag:group:"  # no text of a trace begins so
 
@@ -146,7 +153,8 @@ def _timed(trace: Trace, compute: ComputeModel) -> Trace:
     on_cpu_N = trace.integers("is_cpu_op")[0] != 0
     time_ns = compute.durations_ns(trace, rows, on_cpu_N[rows])
     kept = time_ns != SKIPPED
-    return with_integers(trace, "duration_ns", rows[kept], time_ns[kept])
+    word_of = dict(zip(rows[kept].tolist(), time_ns[kept].tolist(), strict=True))
+    return with_words(trace, "duration_ns", Wire.INT64, word_of)
 
 
 def _sent(trace: Trace) -> dict[str, int]:
@@ -235,7 +243,7 @@ def _chained(trace: Trace, tasks: Sequence[int]) -> Ragged:
             inside = any(first <= other < end for other in (*ctrl[row], *data))
             if computes[row] and not inside:
                 ctrl[row] = sorted({*ctrl[row], last} - data)
-    return ragged(ctrl, trace.source)
+    return ragged(ctrl)
 
 
 def _roles(trace: Trace) -> list[str]:

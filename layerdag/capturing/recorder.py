@@ -31,9 +31,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from layerdag.capturing.fake_tensors import DEVICE_OF
+from layerdag.hardware.collectives import COMMUNICATION_OPERATORS
 from layerdag.traces.pytorch.host_dataflow import Operation
 from layerdag.traces.pytorch.operators import (
-    COMMUNICATION_OPERATORS,
     OpRole,
     Signature,
     TensorView,

@@ -37,14 +37,13 @@ import numpy as np
 
 from layerdag.errors import DataError
 from layerdag.graph.attributed_graph import AttributedGraph
-from layerdag.hardware.collectives import CollectiveType
+from layerdag.hardware.collectives import COMMUNICATION_OPERATORS, CollectiveType
 from layerdag.hardware.dtypes import SPELLINGS, UNKNOWN_DTYPE
 from layerdag.runtime.notes import Note, NoteKind, merge_notes
 from layerdag.runtime.reading import available_memory, read_whole
 from layerdag.traces.analysis import WORLD_NAMES, program_order
 from layerdag.traces.builder import NodeSpec, attribute_at, build_trace
 from layerdag.traces.chakra.files import decode_trace
-from layerdag.traces.pytorch.operators import COMMUNICATION_OPERATORS
 from layerdag.traces.trace import OPERATOR, Attribute, NodeType, Trace, Workload
 
 # Attributes whose numbers are part of the workload; strings among them are checked one by one.

@@ -21,10 +21,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from layerdag.capturing.fake_tensors import RememberingFakeMode
 from layerdag.capturing.fake_world import fake_world
 from layerdag.errors import UsageError
+from layerdag.hardware.collectives import COMMUNICATION_OPERATORS
 from layerdag.programs.execution import quiet, run, run_node
 from layerdag.programs.module import ProgramModule
 from layerdag.programs.nodes import ForwardGraph, Leaf
-from layerdag.traces.pytorch.operators import COMMUNICATION_OPERATORS
 
 LINEAR = "aten.linear.default"
 _RESHARDED = "_dtensor::shard_dim_alltoall"

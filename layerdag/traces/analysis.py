@@ -5,7 +5,6 @@ A rank issues in the order of its ids where the ids respect the dependencies, el
 
 As in ASTRA-sim, the k-th collective that a rank issues in a group meets the k-th one of every other
 member of the group, and the k-th send for (source, destination, tag) meets the k-th receive.
-The program order is that of ``program_order``.
 """
 
 import re
@@ -29,6 +28,7 @@ from layerdag.traces.trace import (
     Workload,
     communicates,
     dependency_edges,
+    listed,
     trace_layers,
 )
 
@@ -36,7 +36,7 @@ WORLD = "0"
 """Name of the group of all ranks."""
 
 WORLD_NAMES = ("", WORLD)
-"""Values of ``pg_name`` that stand for all ranks."""
+"""Values of ``pg_name`` that mean all ranks."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,16 +44,9 @@ class CommEvents:
     """Communication nodes, rank by rank in program order.
 
     Attributes:
-        rank_K: Rank.
-        row_K: Row in the trace of the rank.
-        id_K: Node id.
-        type_K: ``NodeType``: COMM_SEND, COMM_RECV or COMM_COLL.
         group_K: 0 for all ranks, 1 + position in ``Workload.groups``, or -1 for an unknown group.
         comm_type_K: ``CollectiveType``, -1 for none.
         size_K: Bytes, -1 for none.
-        source_K: Sending rank.
-        target_K: Receiving rank.
-        tag_K: Message tag.
     """
 
     rank_K: np.ndarray
@@ -70,12 +63,9 @@ class CommEvents:
 
 def gather_communication(workload: Workload) -> CommEvents:
     """Lay the communication nodes of all ranks end to end; a shared trace is looked at once."""
-    names: dict[str, int] = dict.fromkeys(WORLD_NAMES, 0)
-    known: dict[int, CommEvents] = {}
-    for trace in workload.traces:
-        if id(trace) not in known:
-            known[id(trace)] = _comm_events(trace, names)
-    each = [known[id(trace)] for trace in workload.traces]
+    number = {name: at + 1 for at, name in enumerate(workload.groups)}
+    number |= dict.fromkeys(WORLD_NAMES, 0)
+    each = workload.for_each_rank(lambda trace: _comm_events(trace, number))
     rank_K = np.repeat(np.arange(len(each)), [one.row_K.size for one in each])
     columns = {
         name: np.concatenate([getattr(one, name) for one in each])
@@ -85,37 +75,21 @@ def gather_communication(workload: Workload) -> CommEvents:
     # A send without comm_src comes from its own rank, a receive without comm_dst goes to it.
     for column in ("source_K", "target_K"):
         columns[column] = np.where(columns[column] < 0, rank_K, columns[column])
-    columns["group_K"] = _group_numbers(columns["group_K"], names, workload)
     return CommEvents(**columns)
 
 
-def _group_numbers(group_K: np.ndarray, names: dict[str, int], workload: Workload) -> np.ndarray:
-    """Turn pool numbers into 0 for the world, 1 + position in ``workload.groups``, or -1."""
-    position = {name: at + 1 for at, name in enumerate(workload.groups)}
-    table = np.full(max(names.values()) + 1, -1)
-    for name, number in names.items():
-        table[number] = 0 if number == 0 else position.get(name, -1)
-    return table[group_K]
-
-
-def _comm_events(trace: Trace, names: dict[str, int]) -> CommEvents:
-    is_comm_N = communicates(trace.type_N)
+def _comm_events(trace: Trace, number: Mapping[str, int]) -> CommEvents:
+    """Return the communication of a rank that is not known yet; groups have a number by name."""
     row_K = program_order(trace)
-    row_K = row_K[is_comm_N[row_K]]
+    row_K = row_K[communicates(trace.type_N)[row_K]]
     texts, _ = group_names(trace)
-    group_N = np.array([names.setdefault(text, len(names)) for text in texts], dtype=np.int64)
-    return CommEvents(
-        rank_K=np.zeros(row_K.size, dtype=np.int64),
-        row_K=row_K,
-        id_K=trace.id_N[row_K],
-        type_K=trace.type_N[row_K],
-        group_K=group_N[row_K],
-        comm_type_K=trace.integers("comm_type", -1)[0][row_K],
-        size_K=trace.integers("comm_size", -1)[0][row_K],
-        source_K=trace.integers("comm_src", -1)[0][row_K],
-        target_K=trace.integers("comm_dst", -1)[0][row_K],
-        tag_K=trace.integers("comm_tag", 0)[0][row_K],
-    )
+    group_K = np.array([number.get(texts[row], -1) for row in row_K.tolist()], dtype=np.int64)
+    values = {
+        name: trace.integers(name, 0 if name == "comm_tag" else -1)[0][row_K]
+        for name in ("comm_type", "comm_size", "comm_src", "comm_dst", "comm_tag")
+    }
+    head = (np.zeros(row_K.size, dtype=np.int64), row_K, trace.id_N[row_K], trace.type_N[row_K])
+    return CommEvents(*head, group_K, *values.values())
 
 
 def group_names(trace: Trace) -> tuple[list[str], np.ndarray]:
@@ -130,11 +104,10 @@ def group_names(trace: Trace) -> tuple[list[str], np.ndarray]:
 def undescribed_groups(workload: Workload) -> tuple[Note, ...]:
     """Return a note on each group that traces use and the workload does not describe.
 
-    Raises:
-        TraceError: If ``pg_name`` is a float or a list.
+    Raises TraceError like ``group_names``.
     """
     notes = NoteCollector(workload.source)
-    for trace in {id(trace): trace for trace in workload.traces}.values():
+    for trace, _ in workload.ranks_by_trace():
         if "pg_name" not in trace.strings:
             continue
         names, _ = group_names(trace)
@@ -142,14 +115,12 @@ def undescribed_groups(workload: Workload) -> tuple[Note, ...]:
         for name in sorted(counts.keys() - workload.groups.keys() - {*WORLD_NAMES}):
             if name.isdecimal() and str(int(name)) in (*workload.groups, WORLD):
                 continue  # "01" is "1" to ASTRA-sim
-            notes.add(
-                NoteKind.GROUP,
-                name,
+            effect = (
                 "used and not described, so 'layerdag simulate' refuses it; give its ranks in a "
-                "group file",
-                where=f"node {trace.id_N[names.index(name)]}",
-                count=counts[name],
+                "group file"
             )
+            where = f"node {trace.id_N[names.index(name)]}"
+            notes.add(NoteKind.GROUP, name, effect, where=where, count=counts[name])
     return notes.notes
 
 
@@ -168,13 +139,7 @@ def program_order(trace: Trace) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Mismatch:
-    """A communication that would hang or be wrong.
-
-    Attributes:
-        rank: The rank at fault, or the first of those that disagree.
-        node: Id of its node.
-        message: One sentence: what, where, what was found, what to do.
-    """
+    """A communication that would hang or be wrong, at the first of the ranks that disagree."""
 
     rank: int
     node: int
@@ -183,18 +148,10 @@ class Mismatch:
 
 @dataclass(frozen=True, eq=False)
 class MatchedCommunication:
-    """The communication of a workload, matched.
+    """The communication of a workload, matched: C participations of ranks, M messages.
 
-    Attributes:
-        rank_C: Rank of each participation of a rank in a collective.
-        row_C: Row of its node in the rank's trace.
-        instance_C: Participations with the same number are one collective.
-        send_rank_M: Rank of each matched send; likewise its row, and rank and row of the receive.
-        send_row_M: See ``send_rank_M``.
-        recv_rank_M: See ``send_rank_M``.
-        recv_row_M: See ``send_rank_M``.
-        bytes_M: What the sender says it sends, in bytes; -1 if it does not say.
-        mismatches: What does not match.
+    Participations with the same ``instance_C`` are one collective. Rows are those of the nodes in
+    the traces of their ranks. ``bytes_M`` is what the sender says it sends, -1 if it does not say.
     """
 
     rank_C: np.ndarray
@@ -216,13 +173,10 @@ def match_communication(workload: Workload) -> MatchedCommunication:
             type. Missing partners and disagreements are returned, not raised.
     """
     events = gather_communication(workload)
-    mismatches: list[Mismatch] = []
-    collective = _rows(events, events.type_K == NodeType.COMM_COLL)
-    instance_C, found = _match_collectives(workload, collective)
-    mismatches += found
-    pairs, found = _match_messages(events, workload.num_ranks)
-    mismatches += found
-    send, receive = pairs
+    of_collectives = events.type_K == NodeType.COMM_COLL
+    collective = CommEvents(**{name: held[of_collectives] for name, held in vars(events).items()})
+    instance_C, mismatches = _match_collectives(workload, collective)
+    send, receive, others = _match_messages(events)
     return MatchedCommunication(
         rank_C=collective.rank_K,
         row_C=collective.row_K,
@@ -232,12 +186,8 @@ def match_communication(workload: Workload) -> MatchedCommunication:
         recv_rank_M=events.rank_K[receive],
         recv_row_M=events.row_K[receive],
         bytes_M=events.size_K[send],
-        mismatches=tuple(mismatches),
+        mismatches=(*mismatches, *others),
     )
-
-
-def _rows(events: CommEvents, keep_K: np.ndarray) -> CommEvents:
-    return CommEvents(**{name: column[keep_K] for name, column in vars(events).items()})
 
 
 def _occurrences(keys: tuple[np.ndarray, ...]) -> np.ndarray:
@@ -266,23 +216,15 @@ def _match_collectives(workload: Workload, coll: CommEvents) -> tuple[np.ndarray
     wanted_G = np.array([len(ranks) for ranks in members])
     sizes = np.diff(edges)
     group_I = coll.group_K[order[edges[:-1]]] if edges.size else np.zeros(0, np.int64)
-    uniform_I = _uniform(coll, order, edges)
-    suspect_I = (sizes != wanted_G[group_I]) | ~uniform_I
+    suspect_I = sizes != wanted_G[group_I]
+    for column in (coll.comm_type_K, coll.size_K) if sizes.size else ():
+        low_I = np.minimum.reduceat(column[order], edges[:-1])
+        suspect_I |= low_I != np.maximum.reduceat(column[order], edges[:-1])
     for at in np.flatnonzero(suspect_I & (group_I >= 0)).tolist():
         rows = order[edges[at] : edges[at + 1]]
         group = int(group_I[at])
         found.append(_disagreement(coll, rows, members[group], names[group], int(turn_K[rows[0]])))
     return instance_K, found
-
-
-def _uniform(coll: CommEvents, order: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    uniform_I = np.ones(max(edges.size - 1, 0), dtype=bool)
-    for column in (coll.comm_type_K, coll.size_K):
-        if uniform_I.size:
-            low_I = np.minimum.reduceat(column[order], edges[:-1])
-            high_I = np.maximum.reduceat(column[order], edges[:-1])
-            uniform_I &= low_I == high_I
-    return uniform_I
 
 
 def _outside_group(
@@ -310,7 +252,7 @@ def _disagreement(
     absent = sorted(members - set(coll.rank_K[rows].tolist()))
     start = f"Rank {rank}, node {node}: collective number {turn} {name}"
     if absent:
-        shown = ", ".join(map(str, absent[:8])) + (", ..." if len(absent) > 8 else "")
+        shown = listed(absent, 8)
         return Mismatch(
             rank, node, f"{start} is never called by rank {shown}; the others would wait forever."
         )
@@ -329,15 +271,13 @@ def _disagreement(
     )
 
 
-def _match_messages(
-    events: CommEvents, num_ranks: int
-) -> tuple[tuple[np.ndarray, np.ndarray], list[Mismatch]]:
+def _match_messages(events: CommEvents) -> tuple[np.ndarray, np.ndarray, list[Mismatch]]:
+    """Return the rows of matched sends and of their receives, and what does not match."""
     sends = np.flatnonzero(events.type_K == NodeType.COMM_SEND)
     receives = np.flatnonzero(events.type_K == NodeType.COMM_RECV)
-    columns = (events.tag_K, events.target_K, events.source_K)
     rows = np.concatenate([sends, receives])
     side = np.repeat([0, 1], [sends.size, receives.size])
-    keys = tuple(column[rows] for column in columns)
+    keys = tuple(key_K[rows] for key_K in (events.tag_K, events.target_K, events.source_K))
     turn = _occurrences((*keys, side))
     order = np.lexsort((side, turn, *keys))
     same = np.ones(max(order.size - 1, 0), dtype=bool)
@@ -347,35 +287,29 @@ def _match_messages(
     send, receive = rows[order[first]], rows[order[first + 1]]
     matched = np.zeros(events.row_K.size, dtype=bool)
     matched[send] = matched[receive] = True
-    found = [_unmatched_message(events, int(row)) for row in rows[~matched[rows]]]
+    found = []
+    for row in rows[~matched[rows]].tolist():
+        rank, node = int(events.rank_K[row]), int(events.id_K[row])
+        source, target = int(events.source_K[row]), int(events.target_K[row])
+        what, other, peer = ("receive", "send", source)
+        if events.type_K[row] == NodeType.COMM_SEND:
+            what, other, peer = ("send", "receive", target)
+        message = (
+            f"Rank {rank}, node {node}: the {what} from rank {source} to rank {target} with tag "
+            f"{events.tag_K[row]} has no matching {other} on rank {peer}; add it or correct rank "
+            "and tag."
+        )
+        found.append(Mismatch(rank, node, message))
     for at in np.flatnonzero(events.size_K[send] != events.size_K[receive]).tolist():
-        found.append(_size_mismatch(events, int(send[at]), int(receive[at])))
-    return (send, receive), found
-
-
-def _unmatched_message(events: CommEvents, row: int) -> Mismatch:
-    rank, node = int(events.rank_K[row]), int(events.id_K[row])
-    source, target = int(events.source_K[row]), int(events.target_K[row])
-    tag = int(events.tag_K[row])
-    sends = events.type_K[row] == NodeType.COMM_SEND
-    what, other, peer = ("send", "receive", target) if sends else ("receive", "send", source)
-    return Mismatch(
-        rank,
-        node,
-        f"Rank {rank}, node {node}: the {what} from rank {source} to rank {target} with tag {tag} "
-        f"has no matching {other} on rank {peer}; add it or correct rank and tag.",
-    )
-
-
-def _size_mismatch(events: CommEvents, send: int, receive: int) -> Mismatch:
-    rank, node = int(events.rank_K[send]), int(events.id_K[send])
-    return Mismatch(
-        rank,
-        node,
-        f"Rank {rank}, node {node}: sends {events.size_K[send]} bytes, but rank "
-        f"{events.rank_K[receive]}, node {events.id_K[receive]} receives "
-        f"{events.size_K[receive]}; make them equal.",
-    )
+        one, two = send[at], receive[at]
+        rank, node = int(events.rank_K[one]), int(events.id_K[one])
+        message = (
+            f"Rank {rank}, node {node}: sends {events.size_K[one]} bytes, but rank "
+            f"{events.rank_K[two]}, node {events.id_K[two]} receives {events.size_K[two]}; make "
+            "them equal."
+        )
+        found.append(Mismatch(rank, node, message))
+    return send, receive, found
 
 
 _CALL_NUMBER = re.compile(r"[#(]\d+\)?$")
@@ -387,18 +321,9 @@ class RankSummary:
     """One distinct trace of a workload.
 
     Attributes:
-        ranks: The ranks that run it.
-        nodes: Number of nodes.
-        data_edges: Number of distinct data dependencies.
-        control_edges: Number of further control dependencies.
+        control_edges: Number of control dependencies that are not data dependencies.
         types: Number of nodes of each ``NodeType`` that occurs.
         operators: The most frequent node names (call numbers cut off) and their counts.
-        layers: Number of longest-path layers.
-        widest_layer: Number of nodes of the widest layer.
-        mean_width: Nodes / layers.
-        duration_us: Sum of all durations, in microseconds.
-        critical_path_us: Longest path by duration, in microseconds.
-        critical_path_nodes: Number of nodes on it.
         communication_us: Sum of the durations recorded for communication, in microseconds.
         tensor_bytes: Sum of ``tensor_size``, in bytes; None where no node has it.
         span_us: From the first recorded start to the last end of a profile, in microseconds; None
@@ -434,7 +359,7 @@ class GroupSummary:
     """The communication inside one group, over all its ranks.
 
     Attributes:
-        group: Name of the group; "all ranks" for the world, "?" for groups that are not described.
+        group: Its name; "all ranks" for the world, "?" for groups that are not described.
         size: Number of ranks; 0 if unknown.
         collectives: Number of collectives of each kind, a collective of all members counted once.
         bytes_per_rank: ``comm_size`` summed over the collectives of one member, in bytes.
@@ -451,15 +376,8 @@ class WorkloadSummary:
     """A whole workload.
 
     Attributes:
-        source: Where it was read from.
         version: Chakra version that the file states, "" for none.
-        num_ranks: Number of ranks.
-        distinct_traces: How many of the rank's traces differ.
-        nodes: Nodes over all ranks.
-        ranks: One entry for each distinct trace.
-        groups: One entry for each group that communicates.
         messages: Number of matched send and receive pairs.
-        message_bytes: Their bytes.
         mismatches: Communication that does not match, one sentence each.
     """
 
@@ -485,10 +403,7 @@ def summarize(workload: Workload) -> WorkloadSummary:
     Raises:
         TraceError: If the dependencies of a trace dangle, repeat an id, or form a cycle.
     """
-    ranks_of: dict[int, list[int]] = {}
-    for rank, trace in enumerate(workload.traces):
-        ranks_of.setdefault(id(trace), []).append(rank)
-    distinct = [(workload.traces[ranks[0]], tuple(ranks)) for ranks in ranks_of.values()]
+    distinct = workload.ranks_by_trace()
     events = gather_communication(workload)
     matched = match_communication(workload)
     return WorkloadSummary(
@@ -497,7 +412,7 @@ def summarize(workload: Workload) -> WorkloadSummary:
         num_ranks=workload.num_ranks,
         distinct_traces=len(distinct),
         nodes=sum(trace.num_nodes for trace in workload.traces),
-        ranks=tuple(summarize_trace(trace, ranks) for trace, ranks in distinct),
+        ranks=tuple(summarize_trace(trace, tuple(ranks)) for trace, ranks in distinct),
         groups=_groups(workload, events),
         messages=matched.bytes_M.size,
         message_bytes=_total(np.maximum(matched.bytes_M, 0)),
@@ -510,7 +425,13 @@ def summarize_trace(trace: Trace, ranks: tuple[int, ...] = (0,)) -> RankSummary:
     edge_index_2E, kind_E = dependency_edges(trace)
     layer_N = trace_layers(trace, edge_index_2E)
     path = longest_path(layer_N, edge_index_2E, trace.duration_us_N.astype(np.float64))
-    _refuse_long(trace)
+    long_N = trace.duration_us_N > MAX_MICROSECONDS
+    if long_N.any():
+        first = int(np.argmax(long_N))
+        raise TraceError(
+            f"{trace.source}: node {trace.id_N[first]} lasts {trace.duration_us_N[first]} us; at "
+            "most 1e12 us can be run, so correct it."
+        )
     width_L = np.bincount(layer_N)
     type_count = np.bincount(trace.type_N, minlength=len(NodeType)).tolist()
     stated_N, _ = trace.texts(OPERATOR)
@@ -539,12 +460,9 @@ def summarize_trace(trace: Trace, ranks: tuple[int, ...] = (0,)) -> RankSummary:
     )
 
 
-_AT_LEAST_0 = ("tensor_size", "comm_size", "num_ops")
-
-
 def refuse_negative(trace: Trace) -> None:
     """Raise TraceError where bytes or operations are below 0, which would be taken off a sum."""
-    for name in _AT_LEAST_0:
+    for name in ("tensor_size", "comm_size", "num_ops"):
         value_N, _ = trace.integers(name)
         if (value_N < 0).any():
             first = int(np.argmax(value_N < 0))
@@ -557,14 +475,12 @@ def refuse_negative(trace: Trace) -> None:
 def impossible(workload: Workload, *, dependencies: bool) -> tuple[Note, ...]:
     """Return notes on what no consumer can run and is written nevertheless.
 
-    Args:
-        workload: Looked through for bytes and operations below 0.
-        dependencies: Whether those that dangle or form a cycle are looked for, too.
+    That is bytes and operations below 0, and ``dependencies`` that dangle or form a cycle.
     """
     notes = NoteCollector(workload.source)
     checks: list[tuple[NoteKind, Callable[[Trace], object]]] = [(NoteKind.NUMBER, refuse_negative)]
     checks += [(NoteKind.EDGE, trace_layers)] * dependencies
-    for trace in {id(trace): trace for trace in workload.traces}.values():
+    for trace, _ in workload.ranks_by_trace():
         for kind, check in checks:
             try:
                 check(trace)
@@ -574,17 +490,6 @@ def impossible(workload: Workload, *, dependencies: bool) -> tuple[Note, ...]:
                 where = "" if trace.source == workload.source else trace.source
                 notes.add(kind, word, f"{fault}; written as it is", where=where)
     return notes.notes
-
-
-def _refuse_long(trace: Trace) -> None:
-    """Raise TraceError where a duration is beyond what can be added up or simulated."""
-    long_N = trace.duration_us_N > MAX_MICROSECONDS
-    if long_N.any():
-        first = int(np.argmax(long_N))
-        raise TraceError(
-            f"{trace.source}: node {trace.id_N[first]} lasts {trace.duration_us_N[first]} us; at "
-            "most 1e12 us can be run, so correct it."
-        )
 
 
 def _total(values: np.ndarray) -> int:

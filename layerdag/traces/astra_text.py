@@ -3,14 +3,10 @@
 Line 1 is the parallelism with its parameters, line 2 the number of layers, then for each layer:
 name, dependency (unused, -1), forward time, collective, bytes; the same for the input gradient and
 the weight gradient; update time; for ``HYBRID_CUSTOMIZED`` the layer's own parallelism. Times
-become microseconds, as in Chakra's own converter.
-
-SimAI's AICB writes further keys into line 1: ``ep``, ``pp``, ``vpp``, ``ga``, ``all_gpus`` and
-``pp_comm``. Its layers are those of one stage, which is the whole model where ``pp`` is 1; other
-jobs are refused.
-
-Line 1 of ``HYBRID_DLRM`` brings the number of the last layer of the bottom network, alone or behind
-``DLRM_LAST_BOTTOM_LAYER:``. `astra_step` says what step is built.
+become microseconds, as in Chakra's own converter. Line 1 of ``HYBRID_DLRM`` brings the number of
+the last layer of the bottom network, alone or behind ``DLRM_LAST_BOTTOM_LAYER:``. SimAI's AICB
+writes further keys into line 1 (``_SIMAI``); its layers are those of one stage, which is the whole
+model where ``pp`` is 1; other jobs are refused.
 
 The step runs forward layer by layer, each waiting for the collective of the one before; then
 backward from the last layer, where the weight gradient's collective runs beside the rest and is
@@ -23,6 +19,7 @@ runs beside the bottom network. Inference is the forward part alone.
 """
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from layerdag.errors import TraceError
 from layerdag.hardware.collectives import COLLECTIVES, CollectiveType
@@ -30,34 +27,20 @@ from layerdag.runtime.notes import Note, NoteCollector, NoteKind
 from layerdag.traces.builder import NodeSpec, build_trace
 from layerdag.traces.trace import Attribute, NodeType, Wire, Workload
 
-PARALLELISMS: tuple[str, ...] = (
-    "MICRO",
-    "DATA",
-    "MODEL",
-    "HYBRID_DATA_MODEL",
-    "HYBRID_MODEL_DATA",
-    "HYBRID_CUSTOMIZED",
-    "HYBRID_TRANSFORMER",
-    "HYBRID_TRANSFORMER_FWD_IN_BCKWD",
-    "HYBRID_DLRM",
-    "HYBRID_DLRM_ENHANCED",
-    "DISTRIBUTED_INFERENCE",
-)
-_COLLECTIVES = {"NONE": None} | {
-    row.kernel.upper(): row.type for row in COLLECTIVES if row.measured
-}
 DLRM = ("HYBRID_DLRM", "HYBRID_DLRM_ENHANCED")
+PARALLELISMS: tuple[str, ...] = (
+    *("MICRO", "DATA", "MODEL", "HYBRID_DATA_MODEL", "HYBRID_MODEL_DATA", "HYBRID_CUSTOMIZED"),
+    *("HYBRID_TRANSFORMER", "HYBRID_TRANSFORMER_FWD_IN_BCKWD", *DLRM, "DISTRIBUTED_INFERENCE"),
+)
+_COLLECTIVES = {
+    "NONE": None,
+    **{row.kernel.upper(): row.type for row in COLLECTIVES if row.measured},
+}
 
 
 @dataclass(frozen=True)
 class TrainingPhase:
-    """One of forward, input gradient and weight gradient of a layer.
-
-    Attributes:
-        time_us: Computation, in microseconds.
-        collective: What follows, or None.
-        size: Bytes of the collective.
-    """
+    """Computation of a layer in one direction, and the collective of ``size`` bytes behind it."""
 
     time_us: int
     collective: CollectiveType | None
@@ -81,8 +64,6 @@ class TextWorkload:
     """A parsed file.
 
     Attributes:
-        parallelism: First word.
-        layers: All layers.
         model_group: Ranks of a tensor-parallel group, 0 if the file does not say.
         checkpoints: First layers of the stretches that are computed again.
         recomputed_at: Layers before whose backward a stretch is computed again.
@@ -125,26 +106,22 @@ def parse_text(data: bytes, source: str = "<memory>") -> TextWorkload:
     layers = tuple(
         _layer(fields, lines[0][0], source, at) for at, fields in enumerate(lines[2:], start=3)
     )
-    text = TextWorkload(lines[0][0], layers)
-    if text.parallelism in DLRM:
-        return _with_bottom(text, lines[0][1:], source)
-    return _with_parameters(text, lines[0][1:], source)
-
-
-def _with_bottom(text: TextWorkload, fields: list[str], source: str) -> TextWorkload:
+    parallelism, *fields = lines[0]
+    if parallelism not in DLRM:
+        return TextWorkload(parallelism, layers, **_parameters(fields, source))
     fields = fields[1:] if fields[:1] == ["DLRM_LAST_BOTTOM_LAYER:"] else fields
     if len(fields) != 1:
         raise TraceError(
             f"{source}: line 1 does not say which layer is the last one of the bottom network; "
-            f"write '{text.parallelism} DLRM_LAST_BOTTOM_LAYER: <number>'."
+            f"write '{parallelism} DLRM_LAST_BOTTOM_LAYER: <number>'."
         )
     last = _number(fields[0], source, 1)
-    if last >= len(text.layers) - 1:
+    if last >= len(layers) - 1:
         raise TraceError(
             f"{source}: line 1 ends the bottom network at layer {last}, but the last of all layers "
-            f"is {len(text.layers) - 1} and belongs to the top network; correct the number."
+            f"is {len(layers) - 1} and belongs to the top network; correct the number."
         )
-    return replace(text, last_bottom=last)
+    return TextWorkload(parallelism, layers, last_bottom=last)
 
 
 def _number(word: str, source: str, line: int) -> int:
@@ -190,9 +167,18 @@ def _layer(fields: list[str], parallelism: str, source: str, line: int) -> TextL
     return TextLayer(fields[0], phases[0], phases[1], phases[2], update_us, own)
 
 
-def _with_parameters(text: TextWorkload, fields: list[str], source: str) -> TextWorkload:
-    """Return the workload with the parameters of line 1."""
+_LISTS = {"checkpoints": "checkpoints", "checkpoint_initiates": "recomputed_at"}
+_SIMAI = ("ep", "pp", "vpp", "ga", "pp_comm")
+_KEYS = ("model_parallel_NPU_group", *_LISTS, "all_gpus", *_SIMAI)
+
+
+def _parameters(fields: list[str], source: str) -> dict[str, Any]:
+    """Return the parameters of line 1 as entries of the workload.
+
+    A key of SimAI that makes another job of the layers is refused, one without effect noted.
+    """
     notes = NoteCollector(source)
+    found: dict[str, Any] = {}
     at = 0
     while at < len(fields):
         key = fields[at].rstrip(":")
@@ -201,51 +187,33 @@ def _with_parameters(text: TextWorkload, fields: list[str], source: str) -> Text
                 f"{source}: line 1 has the key '{key[:40]}', which layerdag does not know; known "
                 f"are {', '.join(_KEYS)}."
             )
-        values = [_number(word, source, 1) for word in fields[at + 1 : at + 2]]
-        if not values:
+        if at + 1 == len(fields):
             raise TraceError(f"{source}: line 1 has '{key}' without its number.")
+        value = _number(fields[at + 1], source, 1)
         at += 2
         if key in _LISTS:
-            layers = tuple(_number(word, source, 1) for word in fields[at : at + values[0]])
-            if len(layers) != values[0]:
+            layers = tuple(_number(word, source, 1) for word in fields[at : at + value])
+            if len(layers) != value:
                 raise TraceError(
-                    f"{source}: line 1 has '{key}' of {values[0]} layers, but names {len(layers)}."
+                    f"{source}: line 1 has '{key}' of {value} layers, but names {len(layers)}."
                 )
-            is_first = key == "checkpoints"
-            text = replace(
-                text,
-                checkpoints=layers if is_first else text.checkpoints,
-                recomputed_at=text.recomputed_at if is_first else layers,
-            )
-            at += values[0]
+            found[_LISTS[key]] = layers
+            at += value
         elif key == "model_parallel_NPU_group":
-            text = replace(text, model_group=values[0])
+            found["model_group"] = value
         elif key == "all_gpus":
-            text = replace(text, all_ranks=values[0])
-        else:
-            _take_simai(key, values[0], source, notes)
-    return replace(text, notes=notes.notes)
-
-
-_LISTS = ("checkpoints", "checkpoint_initiates")
-_SIMAI = ("ep", "pp", "vpp", "ga", "pp_comm")
-_KEYS = ("model_parallel_NPU_group", *_LISTS, "all_gpus", *_SIMAI)
-
-
-def _take_simai(key: str, value: int, source: str, notes: NoteCollector) -> None:
-    """Refuse a key of SimAI that makes another job of the layers; note one that has no effect."""
-    if key in ("ep", "pp") and value > 1:
-        what = "expert groups" if key == "ep" else "stages of a pipeline"
-        raise TraceError(
-            f"{source}: line 1 has SimAI's key '{key}' of {value}; the layers are of one rank of a "
-            f"job with {what}, which this text does not describe. Give a workload with {key} 1."
-        )
-    if key == "ga" and value > 1:
-        effect = "accumulation of gradients is not repeated; the layers are run once"
-        notes.add(NoteKind.KEY, f"ga: {value}", effect, where="line 1")
-
-
-_DATA_FIRST = ("DATA", "MICRO")
+            found["all_ranks"] = value
+        elif key in ("ep", "pp") and value > 1:
+            what = "expert groups" if key == "ep" else "stages of a pipeline"
+            raise TraceError(
+                f"{source}: line 1 has SimAI's key '{key}' of {value}; the layers are of one rank "
+                f"of a job with {what}, which this text does not describe. Give a workload with "
+                f"{key} 1."
+            )
+        elif key == "ga" and value > 1:
+            effect = "accumulation of gradients is not repeated; the layers are run once"
+            notes.add(NoteKind.KEY, f"ga: {value}", effect, where="line 1")
+    return {**found, "notes": notes.notes}
 
 
 def text_to_workload(text: TextWorkload, num_ranks: int, source: str = "<memory>") -> Workload:
@@ -282,6 +250,9 @@ def text_to_workload(text: TextWorkload, num_ranks: int, source: str = "<memory>
     return Workload(traces, groups, source, notes.notes)
 
 
+_ON_DEVICE = Attribute("is_cpu_op", Wire.BOOL, False)
+
+
 @dataclass
 class _Step:
     """The nodes of a step so far; ``ready`` are the ids that the next computation waits for."""
@@ -293,8 +264,7 @@ class _Step:
 
     def compute(self, name: str, time_us: int, after: tuple[int, ...]) -> tuple[int, ...]:
         """Add a computation and return its id."""
-        cpu = Attribute("is_cpu_op", Wire.BOOL, False)
-        return self._add(NodeSpec(0, name, NodeType.COMP, after, (), 0, time_us, (cpu,)))
+        return self._add(NodeSpec(0, name, NodeType.COMP, after, (), 0, time_us, (_ON_DEVICE,)))
 
     def communicate(
         self, name: str, phase: TrainingPhase, group: str, after: tuple[int, ...]
@@ -303,7 +273,7 @@ class _Step:
         if phase.collective is None or phase.size == 0:
             return after
         attributes = [
-            Attribute("is_cpu_op", Wire.BOOL, False),
+            _ON_DEVICE,
             Attribute("comm_type", Wire.INT64, int(phase.collective)),
             Attribute("comm_size", Wire.INT64, phase.size),
         ]
@@ -345,15 +315,11 @@ def _recommendation(step: _Step, text: TextWorkload) -> list[NodeSpec]:
             step.ready = tuple(sorted({*step.ready, *looked_up}))
     for at in range(len(text.layers) - 1, -1, -1):
         layer = text.layers[at]
-        computed = step.compute(
-            f"{layer.name}.weight_grad", layer.weight_gradient.time_us, step.ready
-        )
-        step.ready = computed
-        _update(step, layer, computed)
+        step.ready = _weight_gradient(step, layer, step.ready)
         if at == 0:
             break
         phase = layer.input_gradient
-        done = step.compute(f"{layer.name}.input_grad", phase.time_us, computed)
+        done = step.compute(f"{layer.name}.input_grad", phase.time_us, step.ready)
         step.ready = step.communicate(f"{layer.name}.input_grad_comm", phase, "", done)
         if at == text.last_bottom + 1:
             first = text.layers[0]
@@ -370,27 +336,24 @@ def _forward(step: _Step, layer: TextLayer, label: str) -> tuple[int, ...]:
 
 
 def _backward(step: _Step, layer: TextLayer, is_first: bool) -> None:
-    weight, data = layer.weight_gradient, layer.input_gradient
-    if layer.parallelism in _DATA_FIRST:
-        computed = step.compute(f"{layer.name}.weight_grad", weight.time_us, step.ready)
-        _update(step, layer, computed)
-        step.ready = computed
-        if not is_first:
-            done = step.compute(f"{layer.name}.input_grad", data.time_us, computed)
-            name = f"{layer.name}.input_grad_comm"
-            step.ready = step.communicate(name, data, step.model_group, done)
-        return
+    """Add the gradients; that of the input is not needed in the first layer."""
+    weight_first = layer.parallelism in ("DATA", "MICRO")
     computed = step.ready
+    if weight_first:
+        computed = step.ready = _weight_gradient(step, layer, computed)
     if not is_first:
-        computed = step.compute(f"{layer.name}.input_grad", data.time_us, step.ready)
-        name = f"{layer.name}.input_grad_comm"
-        step.ready = step.communicate(name, data, step.model_group, computed)
-    computed = step.compute(f"{layer.name}.weight_grad", weight.time_us, computed)
-    _update(step, layer, computed)
+        data, name = layer.input_gradient, f"{layer.name}.input_grad"
+        computed = step.compute(name, data.time_us, computed)
+        step.ready = step.communicate(f"{name}_comm", data, step.model_group, computed)
+    if not weight_first:
+        _weight_gradient(step, layer, computed)
 
 
-def _update(step: _Step, layer: TextLayer, after: tuple[int, ...]) -> None:
-    name = f"{layer.name}.weight_grad_comm"
-    reduced = step.communicate(name, layer.weight_gradient, step.data_group, after)
+def _weight_gradient(step: _Step, layer: TextLayer, after: tuple[int, ...]) -> tuple[int, ...]:
+    """Add the gradient of the weights and their update, and return its computation."""
+    phase, name = layer.weight_gradient, f"{layer.name}.weight_grad"
+    computed = step.compute(name, phase.time_us, after)
+    reduced = step.communicate(f"{name}_comm", phase, step.data_group, computed)
     if layer.update_us:
         step.compute(f"{layer.name}.update", layer.update_us, reduced)
+    return computed

@@ -1,10 +1,8 @@
 """Build traces from Python objects: attributes, values, protobuf primitives.
 
 The bulk of a trace is scanned in C (``native/wire/read.c``); the primitives of the Protocol Buffers
-encoding are for file metadata, list values and the older schema versions. Facts:
-protobuf.dev/programming-guides/encoding.
-
-Values of attributes are 64-bit words and list payloads. Field numbers and encodings are those of
+encoding (protobuf.dev/programming-guides/encoding) are for file metadata, list values and the older
+schema versions. Values of attributes are 64-bit words and list payloads, numbered as in
 ``AttributeProto`` (chakra ``et_def.proto``, schema 0.0.4 = 1.0.0): each alternative of the oneof is
 a ``Wire`` value, and its list form is that value plus one.
 """
@@ -12,13 +10,13 @@ a ``Wire`` value, and its list form is that value plus one.
 import struct
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
 
 import numpy as np
 
 from layerdag.errors import TraceError
+from layerdag.graph.topology import pointers
 from layerdag.traces.trace import (
     Attribute,
     AttributeTable,
@@ -57,29 +55,22 @@ class Cursor:
 
     def __init__(self, data: bytes) -> None:
         self._data = data
-        self._at = 0
+        self.position = 0
 
     @property
     def done(self) -> bool:
         """Whether every byte was read."""
-        return self._at >= len(self._data)
-
-    @property
-    def position(self) -> int:
-        """Number of bytes read so far."""
-        return self._at
+        return self.position >= len(self._data)
 
     def take(self, size: int) -> bytes:
         """Return the next ``size`` bytes. Raises TraceError if there are fewer."""
-        end = self._at + size
-        if end > len(self._data):
+        begin, self.position = self.position, self.position + size
+        if self.position > len(self._data):
             raise TraceError(
-                f"a field of {size} bytes stands {len(self._data) - self._at} bytes before the end "
+                f"a field of {size} bytes stands {len(self._data) - begin} bytes before the end "
                 "of its message"
             )
-        chunk = self._data[self._at : end]
-        self._at = end
-        return chunk
+        return self._data[begin : self.position]
 
     def varint(self) -> int:
         """Return the next varint, cut to 64 bits. Raises TraceError beyond 10 bytes."""
@@ -150,7 +141,7 @@ def scalar_to_word(wire: int, value: object) -> int:
     """Return the 64-bit word of a number or bool, as ``AttributeTable.word_A`` holds it.
 
     Raises:
-        TraceError: If ``value`` is no number, or out of the range of ``wire``.
+        TraceError: If ``value`` is not a number, or out of the range of ``wire``.
     """
     if not isinstance(value, int | float):
         raise TraceError(f"{wire_name(wire)} needs a number, found {value!r}.")
@@ -180,15 +171,31 @@ def word_to_scalar(wire: int, word: int) -> float | int | bool:
     return word - (1 << 64) if low < 0 and word >> 63 else word
 
 
-def scalar_kind(wire: int) -> int:
-    """Return the protobuf wire type of a number or bool."""
+def value_kind(wire: int) -> int:
+    """Return the protobuf wire type of a value: texts, bytes and lists are length-delimited."""
+    if is_list(wire) or wire in (Wire.STRING, Wire.BYTES):
+        return LENGTH
     if wire not in _FIXED:
         return VARINT
     return FIXED64 if struct.calcsize(_FIXED[Wire(wire)]) == 8 else FIXED32
 
 
-def scalar_bytes(wire: int, value: object) -> bytes:
-    """Return a number or bool as it stands on the wire after its tag, or in a packed list."""
+def value_bytes(wire: int, value: object) -> bytes:
+    """Return a value as it stands on the wire after its tag.
+
+    Raises:
+        TraceError: If the value does not fit the type.
+    """
+    if value_kind(wire) == LENGTH:
+        if is_list(wire) and isinstance(value, tuple | list):
+            data = list_to_payload(wire, value)
+        elif wire == Wire.STRING and isinstance(value, str):
+            data = encode_text(value)
+        elif wire == Wire.BYTES and isinstance(value, bytes):
+            data = value
+        else:
+            raise TraceError(f"{wire_name(wire)} cannot hold {value!r}.")
+        return varint(len(data)) + data
     word = scalar_to_word(wire, value)
     if wire in _FIXED:
         size = struct.calcsize(_FIXED[Wire(wire)])
@@ -204,19 +211,10 @@ def list_to_payload(wire: int, values: Iterable[object]) -> bytes:
     Raises:
         TraceError: If an element does not have the element type.
     """
-    scalar = wire - 1
-    if scalar in (Wire.STRING, Wire.BYTES):
-        return b"".join(length_delimited(1, _text_bytes(scalar, value)) for value in values)
-    packed = b"".join(scalar_bytes(scalar, value) for value in values)
-    return length_delimited(1, packed) if packed else b""
-
-
-def _text_bytes(wire: int, value: object) -> bytes:
-    if wire == Wire.STRING and isinstance(value, str):
-        return encode_text(value)
-    if wire == Wire.BYTES and isinstance(value, bytes):
-        return value
-    raise TraceError(f"{wire_name(wire)} cannot hold {value!r}.")
+    parts = [value_bytes(wire - 1, value) for value in values]
+    if value_kind(wire - 1) == LENGTH:
+        return b"".join(tag(1, LENGTH) + part for part in parts)
+    return length_delimited(1, b"".join(parts)) if parts else b""
 
 
 def payload_to_list(wire: int, payload: bytes) -> tuple[object, ...]:
@@ -225,23 +223,19 @@ def payload_to_list(wire: int, payload: bytes) -> tuple[object, ...]:
     Raises:
         TraceError: If the payload is not a list of that type.
     """
-    scalar = wire - 1
-    is_text = scalar in (Wire.STRING, Wire.BYTES)
+    element, expected = wire - 1, value_kind(wire - 1)
     values: list[object] = []
     outer = Cursor(payload)
     while not outer.done:
         number, kind = outer.tag()
-        if number != 1 or (kind != LENGTH and (is_text or kind != scalar_kind(scalar))):
+        if number != 1 or kind not in (LENGTH, expected):
             raise TraceError(f"{wire_name(wire)} holds an element of another type")
-        if is_text:
-            data = outer.bytes()
-            values.append(decode_text(data) if scalar == Wire.STRING else data)
-        elif kind == LENGTH:
+        if kind == expected:
+            values.append(read_value(element, outer))
+        else:
             inner = Cursor(outer.bytes())
             while not inner.done:
-                values.append(read_scalar(scalar, inner))
-        else:
-            values.append(read_scalar(scalar, outer))
+                values.append(read_value(element, inner))
     return tuple(values)
 
 
@@ -264,8 +258,13 @@ def decode_text(data: bytes) -> str:
         raise TraceError("a string is not UTF-8") from None
 
 
-def read_scalar(wire: int, cursor: Cursor) -> object:
-    """Read one number or bool of type ``wire``."""
+def read_value(wire: int, cursor: Cursor) -> object:
+    """Read what follows the tag of a value. Raises TraceError if it is damaged."""
+    if value_kind(wire) == LENGTH:
+        data = cursor.bytes()
+        if is_list(wire):
+            return payload_to_list(wire, data)
+        return decode_text(data) if wire == Wire.STRING else data
     if wire in _FIXED:
         code = _FIXED[Wire(wire)]
         return struct.unpack(code, cursor.take(struct.calcsize(code)))[0]
@@ -303,21 +302,15 @@ def attribute_at(table: AttributeTable, row: int, strings: tuple[str, ...]) -> A
     )
 
 
-T = TypeVar("T")
-
-
 @dataclass(frozen=True)
 class NodeSpec:
     """One node of a trace to be built.
 
     Attributes:
         id: Unique in its trace, 0 <= id < 2**64. ASTRA-sim issues ready nodes by ascending id.
-        name: Node name.
         type: A ``NodeType``.
         data_deps: Ids of nodes that must finish before this one starts.
         ctrl_deps: Ids of control dependencies; leave empty for ASTRA-sim, which enforces them too.
-        start_us: Start in microseconds.
-        duration_us: Duration in microseconds.
         attributes: Further attributes, in file order.
         io: inputs.values/shapes/types and outputs.values/shapes/types; None for absent.
     """
@@ -331,21 +324,6 @@ class NodeSpec:
     duration_us: int = 0
     attributes: tuple[Attribute, ...] = ()
     io: tuple[str | None, ...] = (None,) * 6
-
-
-class ValueTable(Generic[T]):
-    """Distinct values in order of first use."""
-
-    def __init__(self) -> None:
-        self._index: dict[T, int] = {}
-
-    def add(self, value: T) -> int:
-        """Return the index of ``value``."""
-        return self._index.setdefault(value, len(self._index))
-
-    def values(self) -> tuple[T, ...]:
-        """Return all values by index."""
-        return tuple(self._index)
 
 
 def build_trace(
@@ -362,30 +340,29 @@ def build_trace(
 
     Raises:
         TraceError: If a value does not fit its field, or an id occurs twice, naming the node; or if
-            a string is no text.
+            a string is not text.
     """
-    _check_distinct([node.id for node in nodes], source)
-    strings: ValueTable[str] = ValueTable()
-    rows = [_node_row(node, strings, source) for node in nodes]
-    table = attribute_table([node.attributes for node in nodes], strings, source)
-    texts = (text for attribute in metadata for text in _texts(attribute))
-    _check_texts((*strings.values(), version, *texts), source)
-    head_N5 = np.array([row[:5] for row in rows], dtype=np.uint64).reshape(-1, 5)
-    return Trace(
-        id_N=head_N5[:, 0].copy(),
-        name_N=head_N5[:, 1].astype(np.int32),
-        type_N=head_N5[:, 2].astype(np.uint8),
-        start_us_N=head_N5[:, 3].copy(),
-        duration_us_N=head_N5[:, 4].copy(),
-        data_deps=ragged([node.data_deps for node in nodes], source),
-        ctrl_deps=ragged([node.ctrl_deps for node in nodes], source),
-        io_N6=np.array([row[5:] for row in rows], dtype=np.int32).reshape(-1, 6),
-        attributes=table,
-        strings=strings.values(),
-        version=version,
-        metadata=metadata,
-        source=source,
-    )
+    ids = [node.id for node in nodes]
+    if len(set(ids)) < len(ids):
+        twice = Counter(ids).most_common(1)[0][0]
+        raise TraceError(
+            f"{source}: two nodes have id {twice}; give every node of a rank its own id."
+        )
+    columns = NodeAppender(source)
+    for node in nodes:
+        columns.add_node(node)
+    made = columns.trace()
+    texts: list[object] = [*made.strings, version]
+    for each in metadata:
+        values = each.value if isinstance(each.value, tuple) else (each.value,)
+        texts += (each.name, each.doc, *values)
+    try:
+        for text in texts:
+            if isinstance(text, str):
+                encode_text(text)
+    except TraceError as error:
+        raise TraceError(f"{source}: {error}") from None
+    return replace(made, version=version, metadata=metadata)
 
 
 class NodeAppender:
@@ -393,47 +370,44 @@ class NodeAppender:
 
     def __init__(self, source: str = "<memory>") -> None:
         self._source = source
-        self._strings: ValueTable[str] = ValueTable()
+        self._strings: dict[str, int] = {}
+        self._blobs: dict[bytes, int] = {}
         self._heads = tuple(array(code) for code in "QiBQQ")
         self._deps = (array("Q"), array("Q"))
         self._ends = (array("q", [0]), array("q", [0]), array("q", [0]))
-        self._attributes = tuple(array(code) for code in "iBQ")
+        self._attributes = tuple(array(code) for code in "iBQi")
         self._io = array("i")
 
     def text(self, value: str) -> int:
         """Return the word of a string attribute."""
-        return self._strings.add(value)
+        return self._strings.setdefault(value, len(self._strings))
 
-    def attribute(self, name: str, wire: int, word: int) -> None:
+    def attribute(self, name: str, wire: int, word: int, doc: str = "") -> None:
         """Append an attribute to the node that `add` completes next; ``word`` as in `Trace`."""
-        names, wires, words = self._attributes
-        names.append(self._strings.add(name))
+        names, wires, words, docs = self._attributes
+        names.append(self.text(name))
         wires.append(wire)
         words.append(word)
+        docs.append(self.text(doc) if doc else -1)
 
     def add(
         self,
         number: int,
         name: str,
-        kind: NodeType,
+        kind: int,
         deps: tuple[Sequence[int], Sequence[int]],
         times_us: tuple[int, int],
         io: Sequence[str | None] = (None,) * 6,
     ) -> None:
         """Append a node with the attributes appended since the last one.
 
-        Args:
-            number: Its id.
-            name: Its name.
-            kind: Its type.
-            deps: Ids of its data and of its control dependencies.
-            times_us: Start and duration in microseconds.
-            io: As in ``NodeSpec``.
+        ``deps`` are the ids of its data and control dependencies, ``times_us`` its start and
+        duration in microseconds, ``io`` is as in ``NodeSpec``.
 
         Raises:
             TraceError: If a number does not fit its field.
         """
-        head = (number, self._strings.add(name), kind, *times_us)
+        head = (number, self.text(name), kind, *times_us)
         try:
             for column, value in zip(self._heads, head, strict=True):
                 column.append(value)
@@ -441,19 +415,60 @@ class NodeAppender:
             self._deps[1].extend(deps[1])
         except OverflowError as error:
             raise TraceError(f"{self._source}: node {number}: {error}.") from None
-        self._io.extend([-1 if text is None else self._strings.add(text) for text in io])
+        self._io.extend([-1 if text is None else self.text(text) for text in io])
         sizes = (len(self._deps[0]), len(self._deps[1]), len(self._attributes[0]))
         for ends, size in zip(self._ends, sizes, strict=True):
             ends.append(size)
 
+    def add_node(self, node: NodeSpec) -> None:
+        """Append a node as an object. Raises TraceError if a value does not fit its field."""
+        for label in ("id", "start_us", "duration_us"):
+            value = getattr(node, label)
+            if not 0 <= value <= MASK64:
+                raise TraceError(
+                    f"{self._source}: node {node.id} has {label} {value}; it must lie in 0 to "
+                    "2**64 - 1."
+                )
+        if not 0 <= node.type < len(NodeType):
+            raise TraceError(
+                f"{self._source}: node {node.id} has type {node.type}; types are 0 to 10."
+            )
+        for wanted in (*node.data_deps, *node.ctrl_deps):
+            if not 0 <= wanted <= MASK64:
+                raise TraceError(
+                    f"{self._source}: a dependency names node {wanted}; ids lie between 0 and "
+                    "2**64 - 1."
+                )
+        for each in node.attributes:
+            try:
+                self.attribute(each.name, each.wire, self._word(each.wire, each.value), each.doc)
+            except TraceError as error:
+                raise TraceError(f"{self._source}: attribute '{each.name}': {error}") from None
+        times = (node.start_us, node.duration_us)
+        self.add(node.id, node.name, node.type, (node.data_deps, node.ctrl_deps), times, node.io)
+
+    def _word(self, wire: int, value: object) -> int:
+        """Return the word of a value; strings, bytes and lists go into their pools."""
+        if wire == Wire.UNSET:
+            return 0
+        if wire == Wire.STRING and isinstance(value, str):
+            return self.text(value)
+        if is_list(wire) and isinstance(value, tuple | list):
+            value = list_to_payload(wire, value)
+        if isinstance(value, bytes) and (is_list(wire) or wire == Wire.BYTES):
+            return self._blobs.setdefault(value, len(self._blobs))
+        if value_kind(wire) == LENGTH:
+            raise TraceError(f"{wire_name(wire)} cannot hold {value!r}.")
+        return scalar_to_word(wire, value)
+
     def trace(self) -> Trace:
         """Return the trace of all nodes; version 1.0.0."""
-        id_N, name_N, type_N, start_N, duration_N = map(_array, self._heads)
+        id_N, name_N, type_N, start_N, duration_N = map(np.array, self._heads)
         data, ctrl = (
-            Ragged(_array(ends), _array(deps))
+            Ragged(np.array(ends), np.array(deps))
             for ends, deps in zip(self._ends, self._deps, strict=False)
         )
-        name_A, wire_A, word_A = map(_array, self._attributes)
+        name_A, wire_A, word_A, doc_A = map(np.array, self._attributes)
         return Trace(
             id_N=id_N,
             name_N=name_N,
@@ -462,151 +477,66 @@ class NodeAppender:
             duration_us_N=duration_N,
             data_deps=data,
             ctrl_deps=ctrl,
-            io_N6=_array(self._io).reshape(-1, 6),
+            io_N6=np.array(self._io).reshape(-1, 6),
             attributes=AttributeTable(
-                _array(self._ends[2]),
-                name_A,
-                wire_A,
-                word_A,
-                np.full(name_A.size, -1, np.int32),
-                (),
+                np.array(self._ends[2]), name_A, wire_A, word_A, doc_A, tuple(self._blobs)
             ),
-            strings=self._strings.values(),
+            strings=tuple(self._strings),
             version="1.0.0",
             source=self._source,
         )
 
 
-def _array(column: "array[int]") -> np.ndarray:
-    return np.array(column)
+def with_words(trace: Trace, name: str, wire: Wire, word_of: Mapping[int, int]) -> Trace:
+    """Return the trace with an attribute of some nodes, given as words of the attribute table.
 
-
-def with_integers(trace: Trace, name: str, rows: np.ndarray, value_M: np.ndarray) -> Trace:
-    """Return a trace in which some nodes have one more attribute, a signed integer.
-
-    Args:
-        trace: None of these nodes has the attribute.
-        name: Of the attribute.
-        rows: Positions of the nodes, ascending, int64 (M,).
-        value_M: Their values, int64.
+    ``word_of`` has a word by row of the node, a negative one as two's complement. Where a node has
+    the attribute already, its value and type are replaced.
     """
-    table = trace.attributes
+    if not word_of:
+        return trace
     strings = trace.strings if name in trace.strings else (*trace.strings, name)
-    end_M = table.ptr_N1[rows + 1]
-    added_N = np.zeros(trace.num_nodes, dtype=np.int64)
-    added_N[rows] = 1
-    ptr_N1 = table.ptr_N1 + np.concatenate([[0], np.cumsum(added_N)])
-    changed = replace(
-        table,
-        ptr_N1=ptr_N1,
-        name_A=np.insert(table.name_A, end_M, strings.index(name)),
-        wire_A=np.insert(table.wire_A, end_M, int(Wire.INT64)),
-        word_A=np.insert(table.word_A, end_M, value_M.astype(np.int64).view(np.uint64)),
-        doc_A=np.insert(table.doc_A, end_M, -1),
-    )
-    return replace(trace, attributes=changed, strings=strings)
+    table = trace.attributes
+    row_K, node_K = trace.attribute_rows(name)
+    changed_K = np.isin(node_K, list(word_of))
+    at, nodes = row_K[changed_K], node_K[changed_K].tolist()
+    word_A = table.word_A.copy()
+    word_A[at] = np.array([word_of[node] & MASK64 for node in nodes], dtype=np.uint64)
+    if (table.wire_A[at] != wire).any():
+        wire_A = table.wire_A.copy()
+        wire_A[at] = wire
+        table = replace(table, wire_A=wire_A)
+    table = replace(table, word_A=word_A)
+    new = np.array(sorted(word_of.keys() - {*nodes}), dtype=np.int64)
+    if new.size:
+        end_M = table.ptr_N1[new + 1]
+        new_M = np.array([word_of[node] & MASK64 for node in new.tolist()], dtype=np.uint64)
+        count_N = np.diff(table.ptr_N1)
+        count_N[new] += 1
+        table = replace(
+            table,
+            ptr_N1=pointers(count_N),
+            name_A=np.insert(table.name_A, end_M, strings.index(name)),
+            wire_A=np.insert(table.wire_A, end_M, int(wire)),
+            word_A=np.insert(table.word_A, end_M, new_M),
+            doc_A=np.insert(table.doc_A, end_M, -1),
+        )
+    return replace(trace, strings=strings, attributes=table)
 
 
-def ragged(lists: Iterable[Sequence[int]], source: str = "<memory>") -> Ragged:
-    """Return lists of ids as one flat uint64 column.
+def with_texts(trace: Trace, name: str, text_of: Mapping[int, str]) -> Trace:
+    """Return the trace with a string attribute of some nodes, given by row of the node."""
+    if not text_of:
+        return trace
+    known = {*trace.strings}
+    strings = (*trace.strings, *(t for t in dict.fromkeys(text_of.values()) if t not in known))
+    index = {text: at for at, text in enumerate(strings)}
+    word_of = {row: index[text] for row, text in text_of.items()}
+    return with_words(replace(trace, strings=strings), name, Wire.STRING, word_of)
 
-    Raises:
-        TraceError: If an id does not fit into 64 unsigned bits.
-    """
+
+def ragged(lists: Iterable[Sequence[int]]) -> Ragged:
+    """Return lists of ids, each from 0 to 2**64 - 1, as one flat uint64 column."""
     held = list(lists)
-    ptr_N1 = np.zeros(len(held) + 1, dtype=np.int64)
-    np.cumsum([len(ids) for ids in held], out=ptr_N1[1:])
-    flat = [value for ids in held for value in ids]
-    try:
-        return Ragged(ptr_N1, np.array(flat, dtype=np.uint64))
-    except OverflowError:
-        bad = next(value for value in flat if not 0 <= value <= MASK64)
-        raise TraceError(
-            f"{source}: a dependency names node {bad}; ids lie between 0 and 2**64 - 1."
-        ) from None
-
-
-def _texts(attribute: Attribute) -> Iterator[str]:
-    value = attribute.value
-    yield from (attribute.name, attribute.doc)
-    for part in value if isinstance(value, tuple) else (value,):
-        if isinstance(part, str):
-            yield part
-
-
-def _check_texts(texts: Iterable[str], source: str) -> None:
-    """Raise TraceError where a string has no UTF-8 form, which half of a surrogate pair has not."""
-    for text in texts:
-        try:
-            encode_text(text)
-        except TraceError as error:
-            raise TraceError(f"{source}: {error}") from None
-
-
-def _check_distinct(ids: list[int], source: str) -> None:
-    """Raise TraceError, naming the id, if one occurs twice."""
-    if len(set(ids)) == len(ids):
-        return
-    twice = Counter(ids).most_common(1)[0][0]
-    raise TraceError(f"{source}: two nodes have id {twice}; give every node of a rank its own id.")
-
-
-def _node_row(node: NodeSpec, strings: ValueTable[str], source: str) -> tuple[int, ...]:
-    for label, value in (
-        ("id", node.id),
-        ("start_us", node.start_us),
-        ("duration_us", node.duration_us),
-    ):
-        if not 0 <= value <= MASK64:
-            raise TraceError(
-                f"{source}: node {node.id} has {label} {value}; it must lie in 0 to 2**64 - 1."
-            )
-    if not 0 <= node.type < len(NodeType):
-        raise TraceError(f"{source}: node {node.id} has type {node.type}; types are 0 to 10.")
-    io = (-1 if text is None else strings.add(text) for text in node.io)
-    name = strings.add(node.name)
-    return (node.id, name, int(node.type), node.start_us, node.duration_us, *io)
-
-
-def attribute_table(
-    lists: Sequence[Sequence[Attribute]], strings: ValueTable[str], source: str
-) -> AttributeTable:
-    """Return the attributes of all nodes as one table; new strings are added to the pool."""
-    ptr_N1 = np.zeros(len(lists) + 1, dtype=np.int64)
-    np.cumsum([len(attributes) for attributes in lists], out=ptr_N1[1:])
-    flat = [attribute for attributes in lists for attribute in attributes]
-    blobs: ValueTable[bytes] = ValueTable()
-    try:
-        words = [_word(attribute, strings, blobs) for attribute in flat]
-    except TraceError as error:
-        raise TraceError(f"{source}: {error}") from None
-    return AttributeTable(
-        ptr_N1=ptr_N1,
-        name_A=np.array([strings.add(attribute.name) for attribute in flat], dtype=np.int32),
-        wire_A=np.array([attribute.wire for attribute in flat], dtype=np.uint8),
-        word_A=np.array(words, dtype=np.uint64),
-        doc_A=np.array(
-            [strings.add(attribute.doc) if attribute.doc else -1 for attribute in flat],
-            dtype=np.int32,
-        ),
-        blobs=blobs.values(),
-    )
-
-
-def _word(attribute: Attribute, strings: ValueTable[str], blobs: ValueTable[bytes]) -> int:
-    """Return the word of one attribute; strings and lists go into their pools."""
-    wire, value = attribute.wire, attribute.value
-    try:
-        if wire == Wire.UNSET:
-            return 0
-        if is_list(wire) and isinstance(value, tuple | list):
-            return blobs.add(list_to_payload(wire, value))
-        if wire == Wire.STRING and isinstance(value, str):
-            return strings.add(value)
-        if wire == Wire.BYTES and isinstance(value, bytes):
-            return blobs.add(value)
-        if is_list(wire) or wire in (Wire.STRING, Wire.BYTES):
-            raise TraceError(f"{wire_name(wire)} cannot hold {value!r}.")
-        return scalar_to_word(wire, value)
-    except TraceError as error:
-        raise TraceError(f"attribute '{attribute.name}': {error}") from None
+    values = [value for ids in held for value in ids]
+    return Ragged(pointers([len(ids) for ids in held]), np.array(values, dtype=np.uint64))

@@ -1,16 +1,13 @@
-"""``Trace`` and ``Workload``: columns of nodes, attributes, dependencies.
-
-Execution traces as columns: one Trace a rank, one Workload a job. numpy only, no torch.
+"""Execution traces as columns: one ``Trace`` a rank, one ``Workload`` a job.
 
 The format facts are those of MLCommons Chakra's ``et_def.proto`` (schema 0.0.4 = 1.0.0).
 """
 
 from abc import ABC, abstractmethod
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
 
@@ -22,16 +19,15 @@ from layerdag.runtime.settings import guess_message, shorten
 if TYPE_CHECKING:
     import pandas as pd
 
+T = TypeVar("T")
+
 
 class NodeType(IntEnum):
     """Chakra ``NodeType``.
 
-    The last three are of mlcommons/chakra#216. A STORAGE node is one operation on storage; what it
-    does is the attribute ``STORAGE``, which holds the message ``Node.storage``, and
-    ``traces.chakra.storage.storage_bytes`` gives the bytes that it moves: ``size_bytes`` of a file
-    operation, 4,096 for each of ``nr_pages``, 512 for each of ``nr_sectors``. Its time is that over
-    the bandwidth of the storage, where a cluster states one. BATCH and CHECKPOINT nodes span what
-    belongs to a batch or a checkpoint, and state no more than their duration.
+    The last three are of mlcommons/chakra#216. A STORAGE node is one operation on storage
+    (``traces.chakra.storage``). BATCH and CHECKPOINT nodes span what belongs to a batch or a
+    checkpoint, and state no more than their duration.
     """
 
     INVALID = 0
@@ -58,6 +54,10 @@ MAX_MICROSECONDS = 10**12
 
 MAX_NUMBER = 2**63 - 1
 """The largest size or count of a node."""
+
+
+MESSAGES = (NodeType.COMM_SEND, NodeType.COMM_RECV)
+"""Types of the two ends of a message."""
 
 
 def communicates(type_N: np.ndarray) -> np.ndarray:
@@ -108,6 +108,11 @@ class Ragged:
     ptr_N1: np.ndarray
     values: np.ndarray
 
+    @property
+    def node_V(self) -> np.ndarray:
+        """The row of the node of each value."""
+        return np.repeat(np.arange(self.ptr_N1.size - 1), np.diff(self.ptr_N1))
+
     def of(self, row: int) -> np.ndarray:
         """Return the list of node ``row``."""
         return self.values[self.ptr_N1[row] : self.ptr_N1[row + 1]]
@@ -135,16 +140,29 @@ class AttributeTable:
     doc_A: np.ndarray
     blobs: tuple[bytes, ...]
 
+    @property
+    def node_A(self) -> np.ndarray:
+        """The row of the node of each attribute."""
+        return np.repeat(np.arange(self.ptr_N1.size - 1), np.diff(self.ptr_N1))
+
+    def select(self, row_K: np.ndarray, count_N: np.ndarray) -> "AttributeTable":
+        """Return the table of some rows, of which each node has the next so many."""
+        return AttributeTable(
+            ptr_N1=pointers(count_N),
+            name_A=self.name_A[row_K],
+            wire_A=self.wire_A[row_K],
+            word_A=self.word_A[row_K],
+            doc_A=self.doc_A[row_K],
+            blobs=self.blobs,
+        )
+
 
 @dataclass(frozen=True)
 class Attribute:
     """One attribute outside the flat table (file metadata), or one to be written.
 
-    Attributes:
-        name: Attribute name.
-        wire: A ``Wire`` value, plus one for the list form.
-        value: int, float, bool, str, bytes, a tuple of these for a list, or None for ``UNSET``.
-        doc: Doc string, "" for none.
+    ``wire`` is a ``Wire`` value, plus one for the list form; ``value`` an int, float, bool, str,
+    bytes, a tuple of these for a list, or None for ``UNSET``.
     """
 
     name: str
@@ -163,18 +181,11 @@ class Trace:
     Attributes:
         id_N: uint64 node ids, unique.
         name_N: int32 index into ``strings``.
-        type_N: uint8, ``NodeType``.
-        start_us_N: uint64 ``start_time_micros``.
-        duration_us_N: uint64 ``duration_micros``.
         data_deps: Ids (uint64) that must finish before the node starts.
         ctrl_deps: Ids (uint64) of the control dependencies.
         io_N6: int32 (N, 6) indexes of inputs.values/shapes/types, outputs.values/shapes/types.
-        attributes: Every attribute of every node.
-        strings: The string pool.
         version: ``GlobalMetadata.version``, "" if unset.
         metadata: ``GlobalMetadata.attr``.
-        source: File name for messages.
-        notes: What the reader did not understand.
     """
 
     id_N: np.ndarray
@@ -226,14 +237,19 @@ class Trace:
         """Return the name of each node."""
         return ["" if index < 0 else self.strings[index] for index in self.name_N.tolist()]
 
-    def _rows(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        try:
-            index = self.strings.index(name)
-        except ValueError:
+    def attribute_rows(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """Return where an attribute stands in the table of attributes, and the rows of its nodes.
+
+        Both are int64 (K,), in file order.
+        """
+        if name not in self.strings:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        found_A = np.flatnonzero(self.attributes.name_A == index)
-        node_A = np.searchsorted(self.attributes.ptr_N1, found_A, side="right") - 1
-        return found_A, node_A
+        row_K = np.flatnonzero(self.attributes.name_A == self.strings.index(name))
+        return row_K, np.searchsorted(self.attributes.ptr_N1, row_K, side="right") - 1
+
+    def with_columns(self, **columns: Any) -> "Trace":
+        """Return the trace with other columns of its table of attributes."""
+        return replace(self, attributes=replace(self.attributes, **columns))
 
     def integers(self, name: str, default: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """Return (value_N int64, present_N bool) of an integer or bool attribute of any wire type.
@@ -265,7 +281,7 @@ class Trace:
         self._integer_rows(name)
 
     def _integer_rows(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        row_A, node_A = self._rows(name)
+        row_A, node_A = self.attribute_rows(name)
         wire_A = self.attributes.wire_A[row_A]
         wrong_A = ~IS_INTEGER[wire_A]
         if wrong_A.any():
@@ -281,15 +297,13 @@ class Trace:
     def texts(self, name: str, *, numbers: bool = False) -> tuple[list[str], np.ndarray]:
         """Return (value of each node or "", present_N) of a string attribute.
 
-        Args:
-            name: Of the attribute.
-            numbers: Whether an integer counts as its digits.
+        With ``numbers`` an integer counts as its digits.
 
         Raises:
             TraceError: If some node carries the attribute with a type other than string_val, or
                 twice with different values.
         """
-        row_A, node_A = self._rows(name)
+        row_A, node_A = self.attribute_rows(name)
         wire_A, word_A = self.attributes.wire_A[row_A], self.attributes.word_A[row_A]
         text_A = wire_A == Wire.STRING
         digits_A = IS_INTEGER[wire_A] & numbers
@@ -315,8 +329,7 @@ class Trace:
     def dtypes(self) -> list[str]:
         """Return the number format of each node: its ``dtype``, else that of the metadata, or "".
 
-        Raises:
-            TraceError: As ``texts``.
+        Raises TraceError like ``texts``.
         """
         names, stated_N = self.texts("dtype")
         common = next((str(a.value) for a in self.metadata if a.name == "dtype"), "")
@@ -325,7 +338,6 @@ class Trace:
         return [name if stated else common for name, stated in zip(names, stated_N, strict=True)]
 
     def _refuse_contradictions(self, name: str, row_A: np.ndarray, node_A: np.ndarray) -> None:
-        """Raise TraceError where a node carries the attribute of these rows twice, differently."""
         repeated_A = node_A[1:] == node_A[:-1]
         if not repeated_A.any():
             return
@@ -345,10 +357,10 @@ class RankClass:
 
     Attributes:
         rank_K: int64, the ranks, ascending.
-        group_KT: int64, the name of each of a rank's groups, 0 for all ranks. In the trace the same
-            one stands in the same places of the pool of strings on every rank.
-        peer_KP: int64, the rank of each of a rank's peers, which stands in the same attributes of
-            the same messages on every rank.
+        group_KT: int64, the name of each of a rank's groups, 0 for all ranks, which every rank has
+            in the same places of its pool of strings.
+        peer_KP: int64, the rank of each of a rank's peers, which every rank has in the same
+            attributes of the same messages.
     """
 
     rank_K: np.ndarray
@@ -382,9 +394,7 @@ class Workload:
     hold ``LazyTraces``.
 
     Attributes:
-        traces: Trace of each rank, rank i at position i.
         groups: Ranks of each communicator group, by the group's integer name (as a string).
-        source: Prefix or folder for messages.
         job_notes: What the reader did not understand of the job as a whole; ``notes`` has those of
             its traces, too.
     """
@@ -399,8 +409,8 @@ class Workload:
         """What the reader did not understand, of the job and of every distinct trace."""
         if isinstance(self.traces, LazyTraces):
             return self.job_notes
-        distinct = {id(trace): trace for trace in self.traces}.values()
-        return merge_notes([*self.job_notes, *(note for one in distinct for note in one.notes)])
+        of_traces = (note for trace, _ in self.ranks_by_trace() for note in trace.notes)
+        return merge_notes([*self.job_notes, *of_traces])
 
     @property
     def num_ranks(self) -> int:
@@ -416,9 +426,22 @@ class Workload:
             for each in self.traces.classes():
                 yield self.traces[int(each.rank_K[0])], len(each.rank_K)
             return
-        ranks_of = Counter(map(id, self.traces))
-        for trace in {id(trace): trace for trace in self.traces}.values():
-            yield trace, ranks_of[id(trace)]
+        for trace, ranks in self.ranks_by_trace():
+            yield trace, len(ranks)
+
+    def ranks_by_trace(self) -> list[tuple[Trace, list[int]]]:
+        """Return each distinct trace with the ranks that share it, by the first of these."""
+        held: dict[int, tuple[Trace, list[int]]] = {}  # holds the traces, so that ids stay distinct
+        for rank, trace in enumerate(self.traces):
+            held.setdefault(id(trace), (trace, []))[1].append(rank)
+        return list(held.values())
+
+    def for_each_rank(self, function: Callable[[Trace], T]) -> list[T]:
+        """Return what a function makes of each rank's trace; a shared one is given to it once."""
+        found: dict[int, T] = {}
+        for trace, ranks in self.ranks_by_trace():
+            found.update(dict.fromkeys(ranks, function(trace)))
+        return [found[rank] for rank in range(self.num_ranks)]
 
     def to_pandas(self) -> "pd.DataFrame":
         """Return a row for each node of each rank; see ``Trace.to_pandas``."""
@@ -455,12 +478,24 @@ def dependency_edges(trace: Trace) -> tuple[np.ndarray, np.ndarray]:
     """
     order_N = np.argsort(trace.id_N, kind="stable")
     sorted_N = trace.id_N[order_N]
-    _refuse_double_ids(trace, sorted_N)
-    parts = [
-        _edges_of(trace, deps, order_N, sorted_N) for deps in (trace.data_deps, trace.ctrl_deps)
-    ]
-    source_E, target_E = np.concatenate(parts, axis=1)
-    kind_E = np.repeat(np.array([DATA, CONTROL], np.uint8), [part.shape[1] for part in parts])
+    twice = np.flatnonzero(sorted_N[1:] == sorted_N[:-1])
+    if twice.size:
+        raise TraceError(
+            f"{trace.source}: {twice.size} ids occur more than once, first id "
+            f"{sorted_N[twice[0]]}; give every node of a rank its own id."
+        )
+    both = (trace.data_deps, trace.ctrl_deps)
+    wanted_E = np.concatenate([deps.values for deps in both])
+    target_E = np.concatenate([deps.node_V for deps in both])
+    source_E = _lookup(sorted_N, order_N, wanted_E)
+    if (source_E < 0).any():
+        bad = int(np.argmax(source_E < 0))
+        raise TraceError(
+            f"{trace.source}: node {trace.id_N[target_E[bad]]} depends on node "
+            f"{wanted_E[bad]}, which is not in the trace; add the node, or let "
+            "'layerdag convert --drop-dangling' drop such dependencies."
+        )
+    kind_E = np.repeat(np.array([DATA, CONTROL], np.uint8), [deps.values.size for deps in both])
     # Stable sort: of equal pairs the data edge comes first and is the one that is kept.
     key_E = target_E * max(trace.num_nodes, 1) + source_E
     _, first_E = np.unique(key_E, return_index=True)
@@ -470,9 +505,7 @@ def dependency_edges(trace: Trace) -> tuple[np.ndarray, np.ndarray]:
 def trace_layers(trace: Trace, edge_index_2E: np.ndarray | None = None) -> np.ndarray:
     """Return the longest-path layer of each node, shape (N,).
 
-    Args:
-        trace: The trace.
-        edge_index_2E: Its ``dependency_edges`` where they are known already.
+    ``edge_index_2E`` are the ``dependency_edges`` where they are known already.
 
     Raises:
         TraceError: As ``dependency_edges``, and if dependencies form a cycle; names its nodes.
@@ -483,7 +516,7 @@ def trace_layers(trace: Trace, edge_index_2E: np.ndarray | None = None) -> np.nd
         return longest_path_layers(trace.num_nodes, edge_index_2E)
     except GraphError:
         ids = [str(trace.id_N[row]) for row in rows_on_a_cycle(trace.num_nodes, edge_index_2E)]
-        shown = ", ".join(ids[:8]) + (", ..." if len(ids) > 8 else "")
+        shown = listed(ids, 8)
         what = (
             f"node {shown} depends on itself"
             if len(ids) == 1
@@ -492,6 +525,11 @@ def trace_layers(trace: Trace, edge_index_2E: np.ndarray | None = None) -> np.nd
         raise TraceError(
             f"{trace.source}: {what}; remove the dependency that closes the cycle."
         ) from None
+
+
+def listed(items: Sequence[object], most: int) -> str:
+    """Return the first items of a list for a sentence."""
+    return ", ".join(map(str, items[:most])) + (", ..." if len(items) > most else "")
 
 
 def rows_on_a_cycle(num_nodes: int, edge_index_2E: np.ndarray) -> np.ndarray:
@@ -517,35 +555,10 @@ def rows_of(trace: Trace, ids: np.ndarray) -> np.ndarray:
 
 
 def _lookup(sorted_N: np.ndarray, order_N: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    """Return the row of each id by bisection, -1 where absent."""
     if not order_N.size:
         return np.full(ids.size, -1)
     at = np.minimum(np.searchsorted(sorted_N, ids), order_N.size - 1)
     return np.where(sorted_N[at] == ids, order_N[at], -1)
-
-
-def _edges_of(trace: Trace, deps: Ragged, order_N: np.ndarray, sorted_N: np.ndarray) -> np.ndarray:
-    """Return the edges of one kind of dependency, shape (2, E)."""
-    target_E = np.repeat(np.arange(trace.num_nodes), np.diff(deps.ptr_N1))
-    source_E = _lookup(sorted_N, order_N, deps.values)
-    if (source_E < 0).any():
-        bad = int(np.argmax(source_E < 0))
-        raise TraceError(
-            f"{trace.source}: node {trace.id_N[target_E[bad]]} depends on node "
-            f"{deps.values[bad]}, which is not in the trace; add the node, or let "
-            "'layerdag convert --drop-dangling' drop such dependencies."
-        )
-    return np.stack([source_E, target_E])
-
-
-def _refuse_double_ids(trace: Trace, sorted_N: np.ndarray) -> None:
-    """Raise TraceError if two nodes share an id."""
-    twice = np.flatnonzero(sorted_N[1:] == sorted_N[:-1])
-    if twice.size:
-        raise TraceError(
-            f"{trace.source}: {twice.size} ids occur more than once, first id "
-            f"{sorted_N[twice[0]]}; give every node of a rank its own id."
-        )
 
 
 def drop_dangling(workload: Workload) -> tuple[Workload, int]:
@@ -553,18 +566,14 @@ def drop_dangling(workload: Workload) -> tuple[Workload, int]:
 
     Chakra's own converter writes control dependencies on nodes that it removed.
     """
-    done: dict[int, tuple[Trace, int]] = {}
-    for trace in workload.traces:
-        if id(trace) not in done:
-            data, data_gone = _resolved(trace, trace.data_deps)
-            ctrl, ctrl_gone = _resolved(trace, trace.ctrl_deps)
-            clean = replace(trace, data_deps=data, ctrl_deps=ctrl)
-            done[id(trace)] = clean, data_gone + ctrl_gone
-    traces = tuple(done[id(trace)][0] for trace in workload.traces)
-    return replace(workload, traces=traces), sum(gone for _, gone in done.values())
-
-
-def _resolved(trace: Trace, deps: Ragged) -> tuple[Ragged, int]:
-    known_D = rows_of(trace, deps.values) >= 0
-    before_D1 = pointers(known_D)
-    return Ragged(before_D1[deps.ptr_N1], deps.values[known_D]), int((~known_D).sum())
+    traces, total = list(workload.traces), 0
+    for trace, ranks in workload.ranks_by_trace():
+        clean: dict[str, Any] = {}
+        for name, deps in (("data_deps", trace.data_deps), ("ctrl_deps", trace.ctrl_deps)):
+            known_V = rows_of(trace, deps.values) >= 0
+            clean[name] = Ragged(pointers(known_V)[deps.ptr_N1], deps.values[known_V])
+            total += int((~known_V).sum())
+        kept = replace(trace, **clean)
+        for rank in ranks:
+            traces[rank] = kept
+    return replace(workload, traces=tuple(traces)), total

@@ -9,7 +9,7 @@ import numpy as np
 
 from layerdag.errors import TraceError
 from layerdag.graph.topology import pointers
-from layerdag.hardware.collectives import CollectiveType
+from layerdag.hardware.collectives import COLLECTIVES, CollectiveType
 from layerdag.traces.analysis import (
     WORLD_NAMES,
     CommEvents,
@@ -20,7 +20,9 @@ from layerdag.traces.analysis import (
 )
 from layerdag.traces.chakra.files import FEEDER_WIRES, REQUIRED_ATTRIBUTES, START_BYTES, START_OPS
 from layerdag.traces.trace import (
+    IS_INTEGER,
     MAX_MICROSECONDS,
+    MESSAGES,
     STORAGE,
     AttributeTable,
     NodeType,
@@ -33,16 +35,10 @@ from layerdag.traces.trace import (
     rows_on_a_cycle,
     wire_name,
 )
-from layerdag.validation.rules import TRACE_RULES, Finding, Severity
+from layerdag.validation.rules import TRACE_RULES, Finding, Severity, merged
 from layerdag.validation.whole_program import check_program
 
-SUPPORTED = (
-    CollectiveType.ALL_REDUCE,
-    CollectiveType.ALL_GATHER,
-    CollectiveType.ALL_TO_ALL,
-    CollectiveType.REDUCE_SCATTER,
-    CollectiveType.BROADCAST,
-)
+SUPPORTED = [row.type for row in COLLECTIVES if row.simulated]
 # Nodes that hold the communication slot of a rank.
 _HOLDING = (NodeType.MEM_LOAD, NodeType.MEM_STORE, NodeType.COMM_SEND, NodeType.COMM_COLL)
 
@@ -64,8 +60,7 @@ class AttributeColumn:
     @property
     def integer_N(self) -> np.ndarray:
         """Whether the node carries it as an integer or bool."""
-        inside_N = (self.wire_N >= Wire.INT32) & (self.wire_N <= Wire.BOOL)
-        return self.present_N & inside_N & (self.wire_N % 2 == 1)
+        return IS_INTEGER[self.wire_N]
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,30 +68,38 @@ class RuleViolations:
     """Nodes that break a rule.
 
     Attributes:
-        rule: Id of the rule.
-        bad_N: True where a node breaks it.
-        found: Says what the node in a given row has.
+        found: What such a node has, or a function that says it of the node in a row.
     """
 
     rule: str
     bad_N: np.ndarray
-    found: Callable[[int], str]
+    found: str | Callable[[int], str]
 
 
 def column(trace: Trace, name: str) -> AttributeColumn:
     """Return the attribute ``name``; a trace without it has an absent column."""
+    row_K, node_K = trace.attribute_rows(name)
     wire_N = np.zeros(trace.num_nodes, dtype=np.int64)
+    wire_N[node_K] = trace.attributes.wire_A[row_K]
     value_N = np.zeros(trace.num_nodes, dtype=np.int64)
-    present_N = np.zeros(trace.num_nodes, dtype=bool)
-    if name in trace.strings:
-        table = trace.attributes
-        row_A = np.flatnonzero(table.name_A == trace.strings.index(name))
-        node_A = np.searchsorted(table.ptr_N1, row_A, side="right") - 1
-        wire_N[node_A] = table.wire_A[row_A]
-        present_N[node_A] = True
-        value_N[node_A] = table.word_A[row_A].view(np.int64)
-    found = AttributeColumn(wire_N, value_N, present_N)
-    return AttributeColumn(wire_N, np.where(found.integer_N, value_N, 0), present_N)
+    value_N[node_K] = trace.attributes.word_A[row_K].view(np.int64)
+    value_N[~IS_INTEGER[wire_N]] = 0
+    return AttributeColumn(wire_N, value_N, marks(trace, node_K))
+
+
+def marks(trace: Trace, rows: np.ndarray) -> np.ndarray:
+    """Return an array of bools that is True in some rows of a trace."""
+    marked_N = np.zeros(trace.num_nodes, dtype=bool)
+    marked_N[rows] = True
+    return marked_N
+
+
+def repeats(*columns: np.ndarray) -> np.ndarray:
+    """Return which rows of some columns of integers are equal to an earlier one."""
+    rows = np.stack([column.astype(np.uint64).view(np.int64) for column in columns], axis=1)
+    again = np.ones(len(rows), dtype=bool)
+    again[np.unique(rows, axis=0, return_index=True)[1]] = False
+    return again
 
 
 def check_trace(trace: Trace) -> list[Finding]:
@@ -109,71 +112,49 @@ def check_trace(trace: Trace) -> list[Finding]:
     findings = []
     for check in _CHECKS:
         for broken in check(trace):
-            rows = np.flatnonzero(broken.bad_N)
-            if rows.size:
-                first = int(rows[0])
-                node = int(trace.id_N[first])
-                rule = TRACE_RULES[broken.rule]
-                findings.append(
-                    Finding(rule, trace.source, node, broken.found(first), int(rows.size))
-                )
+            rows = np.flatnonzero(broken.bad_N).tolist()
+            if rows:
+                found = broken.found if isinstance(broken.found, str) else broken.found(rows[0])
+                rule, node = TRACE_RULES[broken.rule], int(trace.id_N[rows[0]])
+                findings.append(Finding(rule, trace.source, node, found, len(rows)))
     return findings
 
 
 def _ids_and_types(trace: Trace) -> Iterator[RuleViolations]:
-    _, first = np.unique(trace.id_N, return_index=True)
-    again_N = np.ones(trace.num_nodes, dtype=bool)
-    again_N[first] = False
-    yield RuleViolations("distinct-ids", again_N, lambda row: "has the id of an earlier node")
-    metadata_N = trace.type_N == NodeType.METADATA
-    yield RuleViolations("no-metadata-node", metadata_N, lambda row: "is a METADATA node")
-    invalid_N = (trace.type_N == NodeType.INVALID) | (trace.type_N > NodeType.CHECKPOINT)
-    yield RuleViolations("no-invalid-node", invalid_N, lambda row: "is an INVALID node")
-    bare_N = (trace.type_N == NodeType.STORAGE) & ~column(trace, STORAGE).present_N
-    beyond_N = (trace.type_N > NodeType.COMM_COLL) & ~bare_N
+    kind_N = trace.type_N
+    yield RuleViolations("distinct-ids", repeats(trace.id_N), "has the id of an earlier node")
+    yield RuleViolations("no-metadata-node", kind_N == NodeType.METADATA, "is a METADATA node")
+    invalid_N = (kind_N == NodeType.INVALID) | (kind_N > NodeType.CHECKPOINT)
+    yield RuleViolations("no-invalid-node", invalid_N, "is an INVALID node")
+    bare_N = (kind_N == NodeType.STORAGE) & ~column(trace, STORAGE).present_N
+    beyond_N = (kind_N > NodeType.COMM_COLL) & ~bare_N
     yield RuleViolations(
-        "storage-nodes", beyond_N, lambda row: f"is a {NodeType(int(trace.type_N[row])).name} node"
+        "storage-nodes", beyond_N, lambda row: f"is a {NodeType(int(kind_N[row])).name} node"
     )
-    yield RuleViolations("storage-operation", bare_N, lambda row: "does not say what it does")
-
-
-def _always(text: str) -> Callable[[int], str]:
-    return lambda row: text
+    yield RuleViolations("storage-operation", bare_N, "does not say what it does")
 
 
 def _dependencies(trace: Trace) -> Iterator[RuleViolations]:
     """Check data and control dependencies together, as feeder v3 enforces both."""
     both = (trace.data_deps, trace.ctrl_deps)
-    target_E = np.concatenate(
-        [np.repeat(np.arange(trace.num_nodes), np.diff(deps.ptr_N1)) for deps in both]
-    )
+    target_E = np.concatenate([deps.node_V for deps in both])
     wanted_E = np.concatenate([deps.values for deps in both])
     kind_E = np.repeat([0, 1], [deps.values.size for deps in both])
     source_E = rows_of(trace, wanted_E)
-
-    def nodes(bad_E: np.ndarray) -> np.ndarray:
-        bad_N = np.zeros(trace.num_nodes, dtype=bool)
-        bad_N[target_E[bad_E]] = True
-        return bad_N
 
     def absent(row: int) -> str:
         ids = wanted_E[(source_E < 0) & (target_E == row)]
         return f"waits for node {ids[0]}, which the trace does not have"
 
-    yield RuleViolations("no-dangling-dependency", nodes(source_E < 0), absent)
+    yield RuleViolations("no-dangling-dependency", marks(trace, target_E[source_E < 0]), absent)
     itself_E = source_E == target_E
-    yield RuleViolations("no-self-dependency", nodes(itself_E), lambda row: "waits for itself")
-    key_E3 = np.stack([kind_E, target_E, wanted_E.view(np.int64)], axis=1)
-    _, first = np.unique(key_E3, axis=0, return_index=True)
-    repeated_E = np.ones(target_E.size, dtype=bool)
-    repeated_E[first] = False
-    yield RuleViolations("no-double-dependency", nodes(repeated_E), lambda row: "lists one twice")
+    yield RuleViolations("no-self-dependency", marks(trace, target_E[itself_E]), "waits for itself")
+    twice = marks(trace, target_E[repeats(kind_E, target_E, wanted_E)])
+    yield RuleViolations("no-double-dependency", twice, "lists one twice")
     sound_E = (source_E >= 0) & ~itself_E
     cycle = rows_on_a_cycle(trace.num_nodes, np.stack([source_E, target_E])[:, sound_E])
-    bad_N = np.zeros(trace.num_nodes, dtype=bool)
-    bad_N[cycle] = True
     shown = ", ".join(str(trace.id_N[row]) for row in cycle[:6])
-    yield RuleViolations("acyclic", bad_N, lambda row: f"is on a cycle of waits (nodes {shown})")
+    yield RuleViolations("acyclic", marks(trace, cycle), f"is on a cycle of waits (nodes {shown})")
 
 
 def _attribute_types(trace: Trace) -> Iterator[RuleViolations]:
@@ -182,7 +163,7 @@ def _attribute_types(trace: Trace) -> Iterator[RuleViolations]:
         for name in names:
             missing_N = of_kind_N & ~column(trace, name).present_N
             text = f"is a {kind.name} without {name}"
-            yield RuleViolations("required-attributes", missing_N, _always(text))
+            yield RuleViolations("required-attributes", missing_N, text)
     for name, wire in FEEDER_WIRES.items():
         held = column(trace, name)
 
@@ -194,14 +175,12 @@ def _attribute_types(trace: Trace) -> Iterator[RuleViolations]:
     yield RuleViolations("one-value", *_contradictions(trace))
     involved = column(trace, "involved_dim")
     wrong_N = involved.present_N & (involved.wire_N != Wire.BOOL + 1)
-    yield RuleViolations(
-        "involved-dim-type", wrong_N, lambda row: "has an involved_dim of another type"
-    )
+    yield RuleViolations("involved-dim-type", wrong_N, "has an involved_dim of another type")
 
 
 def _contradictions(trace: Trace) -> tuple[np.ndarray, Callable[[int], str]]:
     table = trace.attributes
-    node_A = np.repeat(np.arange(trace.num_nodes), np.diff(table.ptr_N1))
+    node_A = table.node_A
     order = np.lexsort((table.name_A, node_A))
     same = (node_A[order][1:] == node_A[order][:-1]) & (np.diff(table.name_A[order]) == 0)
     name_of: dict[int, str] = {}
@@ -210,9 +189,7 @@ def _contradictions(trace: Trace) -> tuple[np.ndarray, Callable[[int], str]]:
         if first != second:
             name = int(table.name_A[order[at]])
             name_of.setdefault(int(node_A[order[at]]), "" if name < 0 else trace.strings[name])
-    bad_N = np.zeros(trace.num_nodes, dtype=bool)
-    bad_N[list(name_of)] = True
-    return bad_N, lambda row: f"carries {name_of[row]} twice"
+    return marks(trace, np.fromiter(name_of, np.int64)), lambda row: f"carries {name_of[row]} twice"
 
 
 def _raw(table: AttributeTable, row: int) -> tuple[bool, object]:
@@ -226,13 +203,12 @@ def _devices(trace: Trace) -> Iterator[RuleViolations]:
     on_cpu_N = column(trace, "is_cpu_op").value_N != 0
     comm_N = communicates(trace.type_N)
     compute_N = trace.type_N == NodeType.COMP
-    yield RuleViolations("comm-off-cpu", comm_N & on_cpu_N, lambda row: "communicates on the CPU")
+    yield RuleViolations("comm-off-cpu", comm_N & on_cpu_N, "communicates on the CPU")
     unplaced_N = compute_N & on_cpu_N & ~_host_calls(trace, compute_N & ~on_cpu_N)
-    yield RuleViolations("compute-off-cpu", unplaced_N, lambda row: "computes on the CPU")
+    yield RuleViolations("compute-off-cpu", unplaced_N, "computes on the CPU")
     for name in ("num_ops", "tensor_size"):
         free_N = compute_N & ~on_cpu_N & (column(trace, name).value_N <= 0)
-        text = f"has no positive {name}"
-        yield RuleViolations("costed-compute", free_N, _always(text))
+        yield RuleViolations("costed-compute", free_N, f"has no positive {name}")
 
 
 def _host_calls(trace: Trace, on_device_N: np.ndarray) -> np.ndarray:
@@ -240,15 +216,12 @@ def _host_calls(trace: Trace, on_device_N: np.ndarray) -> np.ndarray:
 
     These are the launch calls of a profile, marked by who imported it.
     """
-    said_N = np.zeros(trace.num_nodes, dtype=bool)
-    held = column(trace, "device")
-    if on_device_N.any() and held.present_N.any():
-        table, at = trace.attributes, trace.strings.index("device")
-        cpu = trace.strings.index("cpu") if "cpu" in trace.strings else -1
-        is_cpu_A = (table.name_A == at) & (table.wire_A == Wire.STRING) & (table.word_A == cpu)
-        row_A = np.flatnonzero(is_cpu_A)
-        said_N[np.searchsorted(table.ptr_N1, row_A, side="right") - 1] = True
-    return said_N
+    row_K, node_K = trace.attribute_rows("device")
+    if not on_device_N.any() or "cpu" not in trace.strings:
+        return marks(trace, node_K[:0])
+    table, cpu = trace.attributes, trace.strings.index("cpu")
+    is_cpu_K = (table.wire_A[row_K] == Wire.STRING) & (table.word_A[row_K] == cpu)
+    return marks(trace, node_K[is_cpu_K])
 
 
 def _start(trace: Trace) -> Iterator[RuleViolations]:
@@ -278,22 +251,23 @@ def _start(trace: Trace) -> Iterator[RuleViolations]:
 
 def _lowest_id(trace: Trace, of_N: np.ndarray) -> np.ndarray:
     """Return where the node with the lowest id among ``of_N`` stands."""
-    found_N = np.zeros(trace.num_nodes, dtype=bool)
     rows = np.flatnonzero(of_N)
-    if rows.size:
-        found_N[rows[np.argmin(trace.id_N[rows])]] = True
-    return found_N
+    return marks(trace, rows[np.argsort(trace.id_N[rows], kind="stable")][:1])
 
 
 def _communication(trace: Trace) -> Iterator[RuleViolations]:
     kind, size = column(trace, "comm_type"), column(trace, "comm_size")
     collective_N = (trace.type_N == NodeType.COMM_COLL) & kind.integer_N
     refused_N = collective_N & ~np.isin(kind.value_N, SUPPORTED)
-    yield RuleViolations(
-        "supported-collective", refused_N, lambda row: f"has comm_type {_named(kind, row)}"
-    )
+
+    def named(row: int) -> str:
+        value = int(kind.value_N[row])
+        known = value in CollectiveType.__members__.values()
+        return f"has comm_type {CollectiveType(value).name if known else value}"
+
+    yield RuleViolations("supported-collective", refused_N, named)
     broadcast_N = collective_N & (kind.value_N == CollectiveType.BROADCAST)
-    yield RuleViolations("broadcast-is-replayed", broadcast_N, lambda row: "is a BROADCAST")
+    yield RuleViolations("broadcast-is-replayed", broadcast_N, "is a BROADCAST")
     comm_N = communicates(trace.type_N) & size.integer_N
     gather_N = collective_N & (kind.value_N == CollectiveType.ALL_GATHER)
     needs_bytes_N = gather_N | (trace.type_N == NodeType.COMM_SEND)
@@ -302,7 +276,7 @@ def _communication(trace: Trace) -> Iterator[RuleViolations]:
         "positive-sizes", wrong_N, lambda row: f"has comm_size {size.value_N[row]}"
     )
     tag = column(trace, "comm_tag")
-    message_N = (trace.type_N == NodeType.COMM_SEND) | (trace.type_N == NodeType.COMM_RECV)
+    message_N = np.isin(trace.type_N, MESSAGES)
     beyond_N = message_N & ((tag.value_N < 0) | (tag.value_N >= 2**31))
     yield RuleViolations("message-tags", beyond_N, lambda row: f"has comm_tag {tag.value_N[row]}")
     names = group_texts(trace)
@@ -311,26 +285,14 @@ def _communication(trace: Trace) -> Iterator[RuleViolations]:
     yield RuleViolations("group-names", odd_N, lambda row: f"has pg_name {names[row]!r}")
 
 
-def _named(kind: AttributeColumn, row: int) -> str:
-    value = int(kind.value_N[row])
-    known = value in CollectiveType.__members__.values()
-    return CollectiveType(value).name if known else str(value)
-
-
 def group_texts(trace: Trace) -> list[str]:
-    """Return ``pg_name`` of each node as text: "" where absent, "<bytes>" where it is no name."""
+    """Return ``pg_name`` of each node as text: "" where absent, "<bytes>" where not a name."""
     held = column(trace, "pg_name")
     texts = [""] * trace.num_nodes
-    if not held.present_N.any():
-        return texts
-    table = trace.attributes
-    name = trace.strings.index("pg_name")
-    rows_A = np.flatnonzero(table.name_A == name)
-    nodes_A = np.searchsorted(table.ptr_N1, rows_A, side="right") - 1
-    is_text_A = held.wire_N[nodes_A] == Wire.STRING
-    words_A = table.word_A[rows_A].tolist()
-    for node, is_text, word in zip(nodes_A.tolist(), is_text_A.tolist(), words_A, strict=True):
-        if is_text:
+    row_K, node_K = trace.attribute_rows("pg_name")
+    words_K = trace.attributes.word_A[row_K].tolist()
+    for node, word in zip(node_K.tolist(), words_K, strict=True):
+        if held.wire_N[node] == Wire.STRING:
             texts[node] = trace.strings[int(word)]
         elif held.integer_N[node]:
             texts[node] = str(held.value_N[node])
@@ -377,21 +339,35 @@ def check_workload(workload: Workload) -> list[Finding]:
     left out where a rule on ids or dependencies, or an integer's type, is broken. Whether the job
     is a step that PyTorch could run is asked of jobs without errors alone.
     """
-    distinct = {id(trace): trace for trace in workload.traces}
-    findings = _over_ranks([check_trace(trace) for trace in distinct.values()])
+    by_trace = [check_trace(trace) for trace, _ in workload.ranks_by_trace()]
+    traces = Counter(rule for found in by_trace for rule in {each.rule.id for each in found})
+    findings = [
+        replace(finding, found=f"{finding.found}; {traces[finding.rule.id]} traces have such nodes")
+        if traces[finding.rule.id] > 1
+        else finding
+        for finding in merged(itertools.chain.from_iterable(by_trace), _rule_id)
+    ]
     broken = {finding.rule.id for finding in findings}
     if broken & {*_BLOCKING, "integer-attributes", "one-value"}:
         return findings
-    findings += _merged(_groups(workload))
+    findings += merged(_groups(workload), _rule_id)
     events = gather_communication(workload)
-    findings += _merged(_peers(workload, events))
-    findings += _silence(workload, events)
+    findings += merged(_peers(workload, events), _rule_id)
+    if workload.num_ranks > 1 and not len(events.rank_K):
+        silent = f"its {workload.num_ranks} ranks have no collective and no message"
+        rule = TRACE_RULES["ranks-communicate"]
+        findings.append(Finding(rule, workload.source, None, silent))
     try:
         matched = match_communication(workload)
     except TraceError as error:
         findings.append(Finding(TRACE_RULES["readable"], workload.source, None, str(error)))
         return findings
-    findings += _mismatches(workload, matched)
+    for mismatch in matched.mismatches:
+        trace = workload.traces[mismatch.rank]
+        kind = trace.type_N[trace.id_N == mismatch.node][0]
+        name = "collectives-agree" if kind == NodeType.COMM_COLL else "messages-match"
+        said = mismatch.message.removeprefix(f"Rank {mismatch.rank}, node {mismatch.node}: ")
+        findings.append(_finding(workload, name, mismatch.rank, mismatch.node, said.rstrip(".")))
     if not any(f.rule.severity is Severity.ERROR for f in findings):
         findings += _deadlocks(workload, matched)
         findings += _world_after_groups(workload, events)
@@ -400,11 +376,8 @@ def check_workload(workload: Workload) -> list[Finding]:
     return findings
 
 
-def _silence(workload: Workload, events: CommEvents) -> list[Finding]:
-    if workload.num_ranks < 2 or len(events.rank_K):
-        return []
-    found = f"its {workload.num_ranks} ranks have no collective and no message"
-    return [Finding(TRACE_RULES["ranks-communicate"], workload.source, None, found)]
+def _rule_id(finding: Finding) -> str:
+    return finding.rule.id
 
 
 def check_group_file(workload: Workload) -> list[Finding]:
@@ -421,40 +394,18 @@ def is_group_name(name: str) -> bool:
     return name.isascii() and name.isdigit() and len(name) <= 10 and int(name) > 0
 
 
-def _over_ranks(by_trace: list[list[Finding]]) -> list[Finding]:
-    joined: dict[str, Finding] = {}
-    traces: Counter[str] = Counter()
-    for found in by_trace:
-        traces.update({finding.rule.id for finding in found})
-    for finding in itertools.chain.from_iterable(by_trace):
-        known = joined.setdefault(finding.rule.id, finding)
-        if known is not finding:
-            joined[finding.rule.id] = replace(known, count=known.count + finding.count)
-    return [
-        replace(finding, found=f"{finding.found}; {traces[rule]} traces have such nodes")
-        if traces[rule] > 1
-        else finding
-        for rule, finding in joined.items()
-    ]
-
-
-def _merged(found: Iterator[Finding]) -> list[Finding]:
-    kept: dict[str, Finding] = {}
-    for finding in found:
-        known = kept.setdefault(finding.rule.id, finding)
-        if known is not finding:
-            kept[finding.rule.id] = replace(known, count=known.count + 1)
-    return list(kept.values())
-
-
 def _groups(workload: Workload) -> Iterator[Finding]:
     members = {name: set(ranks) for name, ranks in workload.groups.items()}
-    cached: dict[int, list[tuple[int, str]]] = {}
-    for rank, trace in enumerate(workload.traces):
-        if id(trace) not in cached:
-            cached[id(trace)] = _grouped_collectives(trace)
-        for node, name in cached[id(trace)]:
-            where = f"{trace.source} (rank {rank})"
+
+    def collectives(trace: Trace) -> list[tuple[str, int, str]]:
+        names = group_texts(trace)
+        rows = np.flatnonzero(trace.type_N == NodeType.COMM_COLL).tolist()
+        named = (row for row in rows if names[row] not in WORLD_NAMES)
+        return [(trace.source, int(trace.id_N[row]), names[row]) for row in named]
+
+    for rank, found_K in enumerate(workload.for_each_rank(collectives)):
+        for source, node, name in found_K:
+            where = f"{source} (rank {rank})"
             if name not in members:
                 found = f"uses group '{name}'"
                 yield Finding(TRACE_RULES["known-group"], where, node, found)
@@ -466,45 +417,25 @@ def _groups(workload: Workload) -> Iterator[Finding]:
                 yield Finding(TRACE_RULES["several-members"], where, node, found)
 
 
-def _grouped_collectives(trace: Trace) -> list[tuple[int, str]]:
-    names = group_texts(trace)
-    rows = np.flatnonzero(trace.type_N == NodeType.COMM_COLL).tolist()
-    return [(int(trace.id_N[r]), names[r]) for r in rows if names[r] not in WORLD_NAMES]
-
-
 def _peers(workload: Workload, events: CommEvents) -> Iterator[Finding]:
     send_K = events.type_K == NodeType.COMM_SEND
-    receive_K = events.type_K == NodeType.COMM_RECV
     own_K = np.where(send_K, events.source_K, events.target_K)
     peer_K = np.where(send_K, events.target_K, events.source_K)
-    message_K = send_K | receive_K
+    message_K = np.isin(events.type_K, MESSAGES)
     outside_K = (peer_K < 0) | (peer_K >= workload.num_ranks) | (peer_K == events.rank_K)
-    for row in np.flatnonzero(message_K & outside_K).tolist():
-        found = f"has rank {peer_K[row]} at its other end, in a job of {workload.num_ranks}"
-        yield _finding(
-            workload, "known-peer", int(events.rank_K[row]), int(events.id_K[row]), found
-        )
-    for row in np.flatnonzero(message_K & (own_K != events.rank_K)).tolist():
-        found = f"stands in the trace of rank {events.rank_K[row]} but names rank {own_K[row]}"
-        yield _finding(
-            workload, "own-sender", int(events.rank_K[row]), int(events.id_K[row]), found
-        )
+    for rule, bad_K in (("known-peer", outside_K), ("own-sender", own_K != events.rank_K)):
+        for row in np.flatnonzero(message_K & bad_K).tolist():
+            rank, node = int(events.rank_K[row]), int(events.id_K[row])
+            if rule == "known-peer":
+                found = f"has rank {peer_K[row]} at its other end, in a job of {workload.num_ranks}"
+            else:
+                found = f"stands in the trace of rank {rank} but names rank {own_K[row]}"
+            yield _finding(workload, rule, rank, node, found)
 
 
 def _finding(workload: Workload, rule: str, rank: int, node: int, found: str) -> Finding:
     where = f"{workload.traces[rank].source} (rank {rank})"
     return Finding(TRACE_RULES[rule], where, node, found)
-
-
-def _mismatches(workload: Workload, matched: MatchedCommunication) -> list[Finding]:
-    findings = []
-    for mismatch in matched.mismatches:
-        trace = workload.traces[mismatch.rank]
-        kind = trace.type_N[trace.id_N == mismatch.node][0]
-        rule = "collectives-agree" if kind == NodeType.COMM_COLL else "messages-match"
-        found = mismatch.message.removeprefix(f"Rank {mismatch.rank}, node {mismatch.node}: ")
-        findings.append(_finding(workload, rule, mismatch.rank, mismatch.node, found.rstrip(".")))
-    return findings
 
 
 def _deadlocks(workload: Workload, matched: MatchedCommunication) -> list[Finding]:
@@ -527,41 +458,35 @@ def _deadlocks(workload: Workload, matched: MatchedCommunication) -> list[Findin
             base[matched.recv_rank_M] + matched.recv_row_M,
         ]
     )
-    waits_2E = event_N[np.concatenate([_dependency_edges(workload, base), messages], axis=1)]
+    own_2E = _edges_of_ranks(workload, base, lambda trace: dependency_edges(trace)[0])
+    waits_2E = event_N[np.concatenate([own_2E, messages], axis=1)]
     cycle = rows_on_a_cycle(event_N.size, waits_2E)
     if cycle.size:
         return [_cycle_finding(workload, base, "no-deadlock", cycle)]
-    ordered_2E = np.concatenate([waits_2E, event_N[_program_order_edges(workload, base)]], axis=1)
+    issued_2E = event_N[_edges_of_ranks(workload, base, _program_order_edges)]
+    ordered_2E = np.concatenate([waits_2E, issued_2E], axis=1)
     cycle = rows_on_a_cycle(event_N.size, ordered_2E)
     return [_cycle_finding(workload, base, "one-communication-order", cycle)] if cycle.size else []
 
 
-def _dependency_edges(workload: Workload, base: np.ndarray) -> np.ndarray:
-    cached: dict[int, np.ndarray] = {}
-    parts = []
-    for rank, trace in enumerate(workload.traces):
-        if id(trace) not in cached:
-            cached[id(trace)] = dependency_edges(trace)[0]
-        parts.append(cached[id(trace)] + base[rank])
-    return np.concatenate(parts, axis=1)
+def _edges_of_ranks(
+    workload: Workload, base: np.ndarray, edges_of: Callable[[Trace], np.ndarray]
+) -> np.ndarray:
+    """Return the edges (2, E) of all ranks, whose rows begin at ``base``."""
+    each = workload.for_each_rank(edges_of)
+    return np.concatenate([edges + base[rank] for rank, edges in enumerate(each)], axis=1)
 
 
-def _program_order_edges(workload: Workload, base: np.ndarray) -> np.ndarray:
+def _program_order_edges(trace: Trace) -> np.ndarray:
     """Return an edge from each blocking communication of a rank to the next one it issues.
 
     Known only where ids ascend along the dependencies: elsewhere the order is one of times.
     """
-    cached: dict[int, np.ndarray] = {}
-    parts = []
-    for rank, trace in enumerate(workload.traces):
-        if id(trace) not in cached:
-            order = program_order(trace)
-            blocks = np.isin(trace.type_N[order], (NodeType.COMM_COLL, NodeType.COMM_SEND))
-            ascends = (np.diff(trace.id_N[order].astype(np.int64)) > 0).all()
-            cached[id(trace)] = order[blocks & ascends]
-        rows = cached[id(trace)] + base[rank]
-        parts.append(np.stack([rows[:-1], rows[1:]]))
-    return np.concatenate(parts, axis=1)
+    order = program_order(trace)
+    blocks = np.isin(trace.type_N[order], (NodeType.COMM_COLL, NodeType.COMM_SEND))
+    ascends = (np.diff(trace.id_N[order].astype(np.int64)) > 0).all()
+    rows = order[blocks & ascends]
+    return np.stack([rows[:-1], rows[1:]])
 
 
 def _cycle_finding(workload: Workload, base: np.ndarray, rule: str, cycle: np.ndarray) -> Finding:

@@ -3,8 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import partial
-from typing import final
 
 import numpy as np
 
@@ -12,7 +10,7 @@ from layerdag.errors import TraceError
 from layerdag.graph.topology import pointers
 from layerdag.hardware.collectives import CollectiveType
 from layerdag.traces.analysis import WORLD, WORLD_NAMES, match_communication
-from layerdag.traces.builder import value_of
+from layerdag.traces.builder import value_of, with_texts, with_words
 from layerdag.traces.chakra.files import (
     FEEDER_WIRES,
     with_communication_off_cpu,
@@ -20,101 +18,24 @@ from layerdag.traces.chakra.files import (
     without_nodes,
 )
 from layerdag.traces.pytorch.operators import BARRIER_BYTES
-from layerdag.traces.trace import AttributeTable, NodeType, Ragged, Trace, Wire, Workload, rows_of
+from layerdag.traces.trace import (
+    MESSAGES,
+    NodeType,
+    Ragged,
+    Trace,
+    Wire,
+    Workload,
+    rows_of,
+)
 from layerdag.validation.checking import (
     check_group_file,
     check_workload,
     column,
     group_texts,
     is_group_name,
+    repeats,
 )
-from layerdag.validation.rules import TRACE_RULES, Finding, Rule, has_errors
-
-
-def with_text(trace: Trace, name: str, text_of: dict[int, str]) -> Trace:
-    """Return the trace with a string attribute of some nodes.
-
-    Args:
-        trace: The trace.
-        name: Of the attribute.
-        text_of: Its value by row of the node.
-    """
-    strings = list(dict.fromkeys([*trace.strings, *text_of.values()]))
-    index = {text: at for at, text in enumerate(strings)}
-    pooled = replace(trace, strings=tuple(strings))
-    return with_word(pooled, name, Wire.STRING, {row: index[t] for row, t in text_of.items()})
-
-
-def with_word(trace: Trace, name: str, wire: Wire, word_of: dict[int, int]) -> Trace:
-    """Return the trace with an attribute of some nodes, given as a word of the attribute table.
-
-    Args:
-        trace: The trace.
-        name: Of the attribute.
-        wire: Type of a single value.
-        word_of: Word by row of the node; negative values as two's complement.
-    """
-    strings = trace.strings if name in trace.strings else (*trace.strings, name)
-    at = strings.index(name)
-    table, node_A = trace.attributes, nodes_of(trace)
-    held_A = (table.name_A == at) & np.isin(node_A, np.fromiter(word_of, np.int64, len(word_of)))
-    word_A, wire_A = table.word_A.copy(), table.wire_A.copy()
-    for row in np.flatnonzero(held_A).tolist():
-        word_A[row], wire_A[row] = word_of[int(node_A[row])] % 2**64, wire
-    table = replace(table, word_A=word_A, wire_A=wire_A)
-    held = set(node_A[held_A].tolist())
-    new = {row: word for row, word in sorted(word_of.items()) if row not in held}
-    return replace(trace, strings=strings, attributes=_with_rows(table, at, wire, new))
-
-
-def nodes_of(trace: Trace) -> np.ndarray:
-    """Return the row of the node that each attribute belongs to, int64 (A,)."""
-    return np.repeat(np.arange(trace.num_nodes), np.diff(trace.attributes.ptr_N1))
-
-
-def _with_rows(
-    table: AttributeTable, name: int, wire: Wire, word_of: dict[int, int]
-) -> AttributeTable:
-    if not word_of:
-        return table
-    rows = np.fromiter(word_of, np.int64, len(word_of))
-    word_K = np.array([word % 2**64 for word in word_of.values()], dtype=np.uint64)
-    at_K = table.ptr_N1[rows + 1]
-    count_N = np.diff(table.ptr_N1)
-    count_N[rows] += 1
-    return AttributeTable(
-        ptr_N1=pointers(count_N),
-        name_A=np.insert(table.name_A, at_K, name),
-        wire_A=np.insert(table.wire_A, at_K, int(wire)),
-        word_A=np.insert(table.word_A, at_K, word_K),
-        doc_A=np.insert(table.doc_A, at_K, -1),
-        blobs=table.blobs,
-    )
-
-
-@dataclass(frozen=True)
-class Fix:
-    """One rule that a workload broke, and what was changed so that it holds.
-
-    Attributes:
-        rule: The rule.
-        where: File of the first node, or the group file.
-        node: Id of the first node, None where none is concerned.
-        done: What was changed, such as "one of each kept".
-        count: Number of nodes (or groups) that were changed.
-    """
-
-    rule: Rule
-    where: str
-    node: int | None
-    done: str
-    count: int
-
-    def sentence(self) -> str:
-        """Return the fix as one line."""
-        location = self.where if self.node is None else f"{self.where}: node {self.node}"
-        more = f" (and {self.count - 1} more)" if self.count > 1 else ""
-        return f"{location}: {self.done}{more}."
+from layerdag.validation.rules import TRACE_RULES, Finding, Fix, has_errors, merged
 
 
 @dataclass(frozen=True)
@@ -124,7 +45,6 @@ class FixedWorkload:
     Attributes:
         workload: With the changes; the given one where nothing was changed.
         fixes: What was changed, one entry per rule, in the order in which it was done.
-        findings: What still breaks a rule.
     """
 
     workload: Workload
@@ -142,100 +62,69 @@ class TraceFix:
     """What one fix did to one trace.
 
     Attributes:
-        trace: With the change.
-        done_N: bool over the nodes of the trace *before* the change: those concerned.
-        done: What was changed.
+        rows: The nodes concerned, ascending, in the trace *before* the change.
     """
 
     trace: Trace
-    done_N: np.ndarray
+    rows: np.ndarray
     done: str
 
-    def as_fix(self, rule: Rule, before: Trace) -> Fix:
-        """Return it as a fix of ``rule`` in the trace as it was before."""
-        first = int(np.argmax(self.done_N))
-        node, count = int(before.id_N[first]), int(self.done_N.sum())
-        return Fix(rule, before.source, node, self.done, count)
 
-
-def merged(fixes: Iterable[Fix]) -> tuple[Fix, ...]:
-    """Return one fix per rule and change: the first, with the count of all."""
-    kept: dict[tuple[str, str], Fix] = {}
-    for fix in fixes:
-        key = (fix.rule.id, fix.done)
-        known = kept.get(key)
-        kept[key] = replace(known, count=known.count + fix.count) if known else fix
-    return tuple(kept.values())
-
-
-_Chosen = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+def _fix(trace: Trace, rows: Iterable[int], done: str) -> TraceFix | None:
+    row_K = np.unique(np.fromiter(rows, np.int64))
+    return TraceFix(trace, row_K, done) if row_K.size else None
 
 
 def drop_dangling(trace: Trace) -> TraceFix | None:
     """Drop dependencies on nodes that the trace does not have: nothing can wait for them."""
-    return _without(trace, lambda target, wanted, row: row < 0, "waits no more for absent nodes")
+    return _without(
+        trace, lambda deps: rows_of(trace, deps.values) < 0, "waits no more for absent nodes"
+    )
 
 
 def drop_self_dependencies(trace: Trace) -> TraceFix | None:
     """Drop dependencies of a node on itself."""
-    return _without(trace, lambda target, wanted, row: row == target, "waits no more for itself")
+    return _without(
+        trace, lambda deps: rows_of(trace, deps.values) == deps.node_V, "waits no more for itself"
+    )
 
 
 def drop_duplicate_dependencies(trace: Trace) -> TraceFix | None:
     """Keep the first of each dependency that a node lists twice."""
-    return _without(trace, _again, "keeps one of each dependency")
+    return _without(
+        trace, lambda deps: repeats(deps.node_V, deps.values), "keeps one of each dependency"
+    )
 
 
-def _again(target_E: np.ndarray, wanted_E: np.ndarray, row_E: np.ndarray) -> np.ndarray:
-    key_E2 = np.stack([target_E, wanted_E.view(np.int64)], axis=1)
-    again_E = np.ones(target_E.size, dtype=bool)
-    again_E[np.unique(key_E2, axis=0, return_index=True)[1]] = False
-    return again_E
-
-
-def _without(trace: Trace, chosen: _Chosen, done: str) -> TraceFix | None:
+def _without(trace: Trace, chosen: Callable[[Ragged], np.ndarray], done: str) -> TraceFix | None:
     """Return the trace without the dependencies that ``chosen`` finds, None if there are none."""
-    done_N = np.zeros(trace.num_nodes, dtype=bool)
+    rows: list[int] = []
     kept: list[Ragged] = []
     for deps in (trace.data_deps, trace.ctrl_deps):
-        target_E = np.repeat(np.arange(trace.num_nodes), np.diff(deps.ptr_N1))
-        bad_E = chosen(target_E, deps.values, rows_of(trace, deps.values))
-        done_N[target_E[bad_E]] = True
-        count_N = np.bincount(target_E[~bad_E], minlength=trace.num_nodes)
-        kept.append(Ragged(pointers(count_N), deps.values[~bad_E]))
-    if not done_N.any():
-        return None
-    return TraceFix(replace(trace, data_deps=kept[0], ctrl_deps=kept[1]), done_N, done)
+        bad_V, node_V = chosen(deps), deps.node_V
+        rows += node_V[bad_V].tolist()
+        count_N = np.bincount(node_V[~bad_V], minlength=trace.num_nodes)
+        kept.append(Ragged(pointers(count_N), deps.values[~bad_V]))
+    return _fix(replace(trace, data_deps=kept[0], ctrl_deps=kept[1]), rows, done)
 
 
 def write_integers(trace: Trace) -> TraceFix | None:
     """Write what is a whole number as an integer: 4096.0 and "4096" as 4096."""
-    done_N = np.zeros(trace.num_nodes, dtype=bool)
+    rows: set[int] = set()
     for name in FEEDER_WIRES:
-        word_of = _whole_numbers(trace, name)
-        if word_of:
-            done_N[list(word_of)] = True
-            trace = with_word(trace, name, Wire.INT64, word_of)
-    return (
-        TraceFix(trace, done_N, "whole numbers are written as integers") if done_N.any() else None
-    )
-
-
-def _whole_numbers(trace: Trace, name: str) -> dict[int, int]:
-    if name not in trace.strings:
-        return {}
-    table, node_A = trace.attributes, nodes_of(trace)
-    other_A = np.isin(table.wire_A, (Wire.DOUBLE, Wire.FLOAT, Wire.STRING))
-    found: dict[int, int] = {}
-    for row in np.flatnonzero((table.name_A == trace.strings.index(name)) & other_A).tolist():
-        whole = _whole(value_of(table, row, trace.strings))
-        if whole is not None and -(2**63) <= whole < 2**63:
-            found[int(node_A[row])] = whole
-    return found
+        word_of: dict[int, int] = {}
+        for at, node in zip(*map(np.ndarray.tolist, trace.attribute_rows(name)), strict=True):
+            if trace.attributes.wire_A[at] in (Wire.DOUBLE, Wire.FLOAT, Wire.STRING):
+                whole = _whole(value_of(trace.attributes, at, trace.strings))
+                if whole is not None and -(2**63) <= whole < 2**63:
+                    word_of[node] = whole
+        rows |= word_of.keys()
+        trace = with_words(trace, name, Wire.INT64, word_of)
+    return _fix(trace, rows, "whole numbers are written as integers")
 
 
 def _whole(value: object) -> int | None:
-    """Return the whole number that a float or a text is, None if it is none."""
+    """Return the whole number that a float or a text is, None if it is not one."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, str) and value.isascii() and value.removeprefix("-").isdigit():
@@ -245,93 +134,80 @@ def _whole(value: object) -> int | None:
 
 def write_feeder_types(trace: Trace) -> TraceFix | None:
     """Give attributes the integer type from which Chakra's feeder v1 reads them."""
-    node_A = nodes_of(trace)
-    done_N = np.zeros(trace.num_nodes, dtype=bool)
-    before = trace
+    rows: list[int] = []
     for name, wire in FEEDER_WIRES.items():
         try:
             after = with_wire_type(trace, name, wire)
         except TraceError:  # no integer, or one that does not fit: stays a finding
             continue
-        changed_A = after.attributes.wire_A != trace.attributes.wire_A
-        done_N[node_A[changed_A]] = True
+        row_K, node_K = trace.attribute_rows(name)
+        rows += node_K[after.attributes.wire_A[row_K] != trace.attributes.wire_A[row_K]].tolist()
         trace = after
-    if trace is before or not done_N.any():
-        return None
-    return TraceFix(trace, done_N, "attributes have the types that feeder v1 reads")
+    return _fix(trace, rows, "attributes have the types that feeder v1 reads")
 
 
 def move_communication_to_gpu(trace: Trace) -> TraceFix | None:
     """Mark communication as not on the CPU."""
     after = with_communication_off_cpu(trace)
     changed_A = after.attributes.word_A != trace.attributes.word_A
-    if not changed_A.any():
-        return None
-    done_N = np.zeros(trace.num_nodes, dtype=bool)
-    done_N[nodes_of(trace)[changed_A]] = True
-    return TraceFix(after, done_N, "is marked as not on the CPU")
-
-
-def remove_nodes(trace: Trace, gone_N: np.ndarray, done: str) -> TraceFix | None:
-    """Take nodes out; what waited for them waits for what they waited for."""
-    if not gone_N.any() or gone_N.all():
-        return None
-    try:
-        return TraceFix(without_nodes(trace, gone_N), gone_N, done)
-    except TraceError:  # the dependencies are faulty: stays a finding
-        return None
-
-
-def remove_metadata(trace: Trace) -> TraceFix | None:
-    """Take METADATA nodes out."""
-    return remove_nodes(trace, trace.type_N == NodeType.METADATA, "METADATA nodes are taken out")
+    return _fix(after, trace.attributes.node_A[changed_A], "is marked as not on the CPU")
 
 
 def replace_barriers(trace: Trace) -> TraceFix | None:
     """Make a barrier an all-reduce of one float, which is how NCCL's process group does it."""
     kind, size = column(trace, "comm_type"), column(trace, "comm_size")
     is_barrier_N = kind.integer_N & (kind.value_N == CollectiveType.BARRIER)
-    is_barrier_N &= trace.type_N == NodeType.COMM_COLL
-    if not is_barrier_N.any():
-        return None
-    rows = np.flatnonzero(is_barrier_N).tolist()
+    rows = np.flatnonzero(is_barrier_N & (trace.type_N == NodeType.COMM_COLL)).tolist()
     words = dict.fromkeys(rows, int(CollectiveType.ALL_REDUCE))
-    after = with_word(trace, "comm_type", Wire.INT64, words)
+    after = with_words(trace, "comm_type", Wire.INT64, words)
     sizes = {row: max(int(size.value_N[row]), BARRIER_BYTES) for row in rows}
-    after = with_word(after, "comm_size", Wire.INT64, sizes)
-    return TraceFix(after, is_barrier_N, "a barrier became an all-reduce of one float")
+    after = with_words(after, "comm_size", Wire.INT64, sizes)
+    return _fix(after, rows, "a barrier became an all-reduce of one float")
 
 
-def remove_invalid(trace: Trace) -> TraceFix | None:
-    """Take INVALID nodes out, as every writer of this package does."""
-    return remove_nodes(trace, trace.type_N == NodeType.INVALID, "INVALID nodes are taken out")
+def _remove(trace: Trace, gone_N: np.ndarray, done: str) -> TraceFix | None:
+    """Take nodes out; what waited for them waits for what they waited for."""
+    if not gone_N.any() or gone_N.all():
+        return None
+    try:
+        return _fix(without_nodes(trace, gone_N), np.flatnonzero(gone_N), f"{done} taken out")
+    except TraceError:  # the dependencies are faulty: stays a finding
+        return None
+
+
+def remove_empty_messages(trace: Trace) -> TraceFix | None:
+    """Take messages and all-gathers of 0 bytes out: they move nothing."""
+    size, kind = column(trace, "comm_size"), column(trace, "comm_type")
+    gather_N = (trace.type_N == NodeType.COMM_COLL) & (kind.value_N == CollectiveType.ALL_GATHER)
+    moves_N = np.isin(trace.type_N, MESSAGES) | (gather_N & kind.integer_N)
+    empty_N = moves_N & size.integer_N & (size.value_N == 0)
+    return _remove(trace, empty_N, "communication of 0 bytes is")
 
 
 MAX_TAG = 2**31 - 1
-_OWN_END = {NodeType.COMM_SEND: "comm_src", NodeType.COMM_RECV: "comm_dst"}
 
 
 def set_sender_rank(trace: Trace, rank: int) -> TraceFix | None:
     """Let sends come from, and receives go to, the rank whose trace they stand in."""
-    done_N = np.zeros(trace.num_nodes, dtype=bool)
-    for kind, name in _OWN_END.items():
+    found: list[int] = []
+    for kind, name in zip(MESSAGES, ("comm_src", "comm_dst"), strict=True):
         held = column(trace, name)
         wrong_N = (trace.type_N == kind) & held.integer_N & (held.value_N >= 0)
         rows = np.flatnonzero(wrong_N & (held.value_N != rank)).tolist()
-        if rows:
-            done_N[rows] = True
-            trace = with_word(trace, name, Wire.INT32, dict.fromkeys(rows, rank))
-    if not done_N.any():
-        return None
-    return TraceFix(trace, done_N, "its own end is the rank of the trace")
+        found += rows
+        trace = with_words(trace, name, Wire.INT32, dict.fromkeys(rows, rank))
+    return _fix(trace, found, "its own end is the rank of the trace")
+
+
+def _tags(trace: Trace) -> tuple[np.ndarray, np.ndarray]:
+    held = column(trace, "comm_tag")
+    rows = np.flatnonzero(np.isin(trace.type_N, MESSAGES) & held.integer_N)
+    return rows, held.value_N[rows]
 
 
 def tag_map(traces: Iterable[Trace]) -> dict[int, int]:
     """Return a free tag from 0 to 2^31 - 1 for each tag outside, the same one on all ranks."""
-    used: set[int] = set()
-    for trace in traces:
-        held = column(trace, "comm_tag")
-        used.update(held.value_N[_messages(trace) & held.integer_N].tolist())
+    used = {tag for trace in traces for tag in _tags(trace)[1].tolist()}
     wrong = sorted(tag for tag in used if not 0 <= tag <= MAX_TAG)
     free = (tag for tag in range(MAX_TAG + 1) if tag not in used)
     return dict(zip(wrong, free, strict=False))
@@ -339,77 +215,38 @@ def tag_map(traces: Iterable[Trace]) -> dict[int, int]:
 
 def renumber_tags(trace: Trace, tag_of: Mapping[int, int]) -> TraceFix | None:
     """Give messages the tags of ``tag_map``."""
-    held = column(trace, "comm_tag")
-    wrong_N = _messages(trace) & held.integer_N & np.isin(held.value_N, list(tag_of))
-    if not wrong_N.any():
-        return None
-    word_of = {row: tag_of[int(held.value_N[row])] for row in np.flatnonzero(wrong_N).tolist()}
-    after = with_word(trace, "comm_tag", Wire.INT32, word_of)
-    return TraceFix(after, wrong_N, "has a tag that fits, the same at both ends")
-
-
-def _messages(trace: Trace) -> np.ndarray:
-    return (trace.type_N == NodeType.COMM_SEND) | (trace.type_N == NodeType.COMM_RECV)
-
-
-def remove_empty_messages(trace: Trace) -> TraceFix | None:
-    """Take messages and all-gathers of 0 bytes out: they move nothing."""
-    size, kind = column(trace, "comm_size"), column(trace, "comm_type")
-    gather_N = (trace.type_N == NodeType.COMM_COLL) & (kind.value_N == CollectiveType.ALL_GATHER)
-    moves_N = _messages(trace) | (gather_N & kind.integer_N)
-    empty_N = moves_N & size.integer_N & (size.value_N == 0)
-    return remove_nodes(trace, empty_N, "communication of 0 bytes is taken out")
+    pairs = zip(*map(np.ndarray.tolist, _tags(trace)), strict=True)
+    word_of = {row: tag_of[tag] for row, tag in pairs if tag in tag_of}
+    after = with_words(trace, "comm_tag", Wire.INT32, word_of)
+    return _fix(after, word_of, "has a tag that fits, the same at both ends")
 
 
 def remove_singleton_collectives(trace: Trace, alone: frozenset[str]) -> TraceFix | None:
-    """Take collectives of groups of one rank out: nobody takes part but that rank.
-
-    Args:
-        trace: The trace.
-        alone: Names of the groups of one rank.
-    """
-    if not alone or "pg_name" not in trace.strings:
-        return None
+    """Take collectives out of the groups ``alone`` of one rank: nobody else takes part."""
     named_N = np.array([name in alone for name in group_texts(trace)], dtype=bool)
     alone_N = named_N & (trace.type_N == NodeType.COMM_COLL)
-    return remove_nodes(trace, alone_N, "collectives of one rank are taken out")
+    return _remove(trace, alone_N, "collectives of one rank are")
 
 
 def rename_groups(trace: Trace, name_of: Mapping[str, str]) -> TraceFix | None:
     """Give nodes the new names of their groups, and write names that are numbers as text."""
-    if "pg_name" not in trace.strings:
-        return None
-    held = column(trace, "pg_name")
+    is_number_N = column(trace, "pg_name").integer_N
     text_of = {
         row: name_of.get(name, name)
         for row, name in enumerate(group_texts(trace))
-        if name in name_of or held.integer_N[row]
+        if name in name_of or is_number_N[row]
     }
-    if not text_of:
-        return None
-    done_N = np.zeros(trace.num_nodes, dtype=bool)
-    done_N[list(text_of)] = True
-    return TraceFix(
-        with_text(trace, "pg_name", text_of), done_N, "its group has an integer as its name"
-    )
+    after = with_texts(trace, "pg_name", text_of)
+    return _fix(after, text_of, "its group has an integer as its name")
 
 
 def set_world_group(trace: Trace, name: str) -> TraceFix | None:
-    """Let collectives of all ranks name the group of all ranks.
-
-    Args:
-        trace: The trace.
-        name: Of that group.
-    """
+    """Let collectives of all ranks name the group of all ranks."""
     texts = group_texts(trace)
     rows = np.flatnonzero(trace.type_N == NodeType.COMM_COLL).tolist()
     text_of = {row: name for row in rows if texts[row] in WORLD_NAMES}
-    if not text_of:
-        return None
-    done_N = np.zeros(trace.num_nodes, dtype=bool)
-    done_N[list(text_of)] = True
-    done = f"names group {name}, that of all ranks"
-    return TraceFix(with_text(trace, "pg_name", text_of), done_N, done)
+    after = with_texts(trace, "pg_name", text_of)
+    return _fix(after, text_of, f"names group {name}, that of all ranks")
 
 
 _OF_A_TRACE: dict[str, Callable[[Trace], TraceFix | None]] = {
@@ -419,8 +256,12 @@ _OF_A_TRACE: dict[str, Callable[[Trace], TraceFix | None]] = {
     "integer-attributes": write_integers,
     "feeder-v1-types": write_feeder_types,
     "comm-off-cpu": move_communication_to_gpu,
-    "no-metadata-node": remove_metadata,
-    "no-invalid-node": remove_invalid,
+    "no-metadata-node": lambda trace: _remove(
+        trace, trace.type_N == NodeType.METADATA, "METADATA nodes are"
+    ),
+    "no-invalid-node": lambda trace: _remove(
+        trace, trace.type_N == NodeType.INVALID, "INVALID nodes are"
+    ),
     "positive-sizes": remove_empty_messages,
     "supported-collective": replace_barriers,
 }
@@ -440,102 +281,88 @@ def fix_workload(workload: Workload) -> FixedWorkload:
     is among the findings. Fixes drop dependencies that nothing can satisfy (on absent nodes, on
     the node itself, listed twice), write values in the types that readers expect, take nodes out
     that do nothing (METADATA, INVALID, 0 bytes, groups of one rank), make barriers the all-reduce
-    of one float that they are, give groups integers as names
-    and messages tags that fit, and name the group of all ranks where ASTRA-sim needs it.
+    of one float that they are, give groups integers as names and messages tags that fit, and name
+    the group of all ranks where ASTRA-sim needs it.
 
     Nothing is raised because of the content of the traces. The given workload is not changed.
     """
-    repair = _Repair(workload)
+    fixes: list[Fix] = []
+
+    def each(rule: str, fix: Callable[[Trace], TraceFix | None]) -> None:
+        nonlocal workload
+        workload = _with_fix(workload, rule, lambda trace, rank: fix(trace), fixes)
+
     for rule, fix in _OF_A_TRACE.items():
-        repair.each(rule, fix)
-    repair.own_ranks()
-    repair.tags()
-    repair.group_names()
-    repair.groups_of_one()
-    repair.world()
-    left = [*check_group_file(repair.workload), *check_workload(repair.workload)]
-    return FixedWorkload(repair.workload, merged(repair.fixes), tuple(left))
+        each(rule, fix)
+    workload = _with_fix(workload, "own-sender", set_sender_rank, fixes, of_rank=True)
+    tag_of = tag_map(trace for trace, _ in workload.ranks_by_trace())
+    each("message-tags", lambda trace: renumber_tags(trace, tag_of))
 
-
-@final
-class _Repair:
-    def __init__(self, workload: Workload) -> None:
-        self.workload = workload
-        self.fixes: list[Fix] = []
-
-    def each(self, rule: str, fix: Callable[[Trace], TraceFix | None]) -> None:
-        """Apply a fix to every trace; ranks that share one go on sharing it."""
-        self._ranks(rule, lambda trace, rank: fix(trace), shared=True)
-
-    def own_ranks(self) -> None:
-        """Let messages name the rank in whose trace they stand."""
-        self._ranks("own-sender", set_sender_rank, shared=False)
-
-    def tags(self) -> None:
-        """Give messages tags that fit."""
-        tag_of = tag_map(_distinct(self.workload))
-        if tag_of:
-            self.each("message-tags", partial(renumber_tags, tag_of=tag_of))
-
-    def group_names(self) -> None:
-        """Give groups integers as names, in the group file and in the traces."""
-        groups = dict(self.workload.groups)
-        if groups.get(WORLD) and len(groups[WORLD]) == self.workload.num_ranks:
-            del groups[WORLD]  # stands for all ranks without an entry
-        odd = [name for name in groups if not is_group_name(name) and name not in WORLD_NAMES]
-        name_of: dict[str, str] = {}
-        for name in odd:
+    groups = dict(workload.groups)
+    if groups.get(WORLD) and len(groups[WORLD]) == workload.num_ranks:
+        del groups[WORLD]  # stands for all ranks without an entry
+    name_of: dict[str, str] = {}
+    for name in groups:
+        if not is_group_name(name) and name not in WORLD_NAMES:
             name_of[name] = _free_name({*groups, *name_of.values()})
+    changed = len(name_of) + len(workload.groups) - len(groups)
+    if changed:
+        rule_of_names, done = (
+            TRACE_RULES["described-groups"],
+            "groups have integers above 0 as names",
+        )
+        fixes.append(Fix(rule_of_names, workload.source, None, done, changed))
         renamed = {name_of.get(name, name): ranks for name, ranks in groups.items()}
-        changed = len(odd) + len(self.workload.groups) - len(groups)
-        if changed:
-            done = "groups have integers above 0 as names"
-            rule, where = TRACE_RULES["described-groups"], self.workload.source
-            self.fixes.append(Fix(rule, where, None, done, changed))
-            self.workload = replace(self.workload, groups=renamed)
-        self.each("group-names", partial(rename_groups, name_of=name_of))
+        workload = replace(workload, groups=renamed)
+    each("group-names", lambda trace: rename_groups(trace, name_of))
 
-    def groups_of_one(self) -> None:
-        """Take collectives of one rank out of a job of several."""
-        if self.workload.num_ranks > 1:
-            found = frozenset(n for n, ranks in self.workload.groups.items() if len(ranks) == 1)
-            self.each("several-members", partial(remove_singleton_collectives, alone=found))
+    if workload.num_ranks > 1:
+        alone = frozenset(name for name, ranks in workload.groups.items() if len(ranks) == 1)
+        each("several-members", lambda trace: remove_singleton_collectives(trace, alone))
 
-    def world(self) -> None:
-        """Name the group of all ranks where collectives of groups come before unequally often."""
-        broken = {finding.rule.id for finding in check_workload(self.workload)}
-        if _WORLD_RULE not in broken:
-            return
-        used = {name for trace in _distinct(self.workload) for name in group_texts(trace)}
-        name = _free_name({*self.workload.groups, *used})
-        groups = {**self.workload.groups, name: tuple(range(self.workload.num_ranks))}
-        self.each(_WORLD_RULE, partial(set_world_group, name=name))
-        self.workload = replace(self.workload, groups=groups)
-
-    def _ranks(
-        self, rule: str, fix: Callable[[Trace, int], TraceFix | None], *, shared: bool
-    ) -> None:
-        before = tuple(self.workload.traces)  # holds the traces, so that their ids stay distinct
-        known: dict[int, Trace] = {}
-        traces: list[Trace] = []
-        count = len(self.fixes)
-        for rank, trace in enumerate(before):
-            if not (shared and id(trace) in known):
-                found = fix(trace, rank)
-                known[id(trace)] = found.trace if found else trace
-                if found:
-                    self.fixes.append(found.as_fix(TRACE_RULES[rule], trace))
-            traces.append(known[id(trace)])
-        if len(self.fixes) > count:
-            self.workload = replace(self.workload, traces=tuple(traces))
+    if _WORLD_RULE in {finding.rule.id for finding in check_workload(workload)}:
+        used = {name for trace, _ in workload.ranks_by_trace() for name in group_texts(trace)}
+        world = _free_name({*workload.groups, *used})
+        groups = {**workload.groups, world: tuple(range(workload.num_ranks))}
+        each(_WORLD_RULE, lambda trace: set_world_group(trace, world))
+        workload = replace(workload, groups=groups)
+    left = (*check_group_file(workload), *check_workload(workload))
+    return FixedWorkload(workload, tuple(merged(fixes, lambda fix: (fix.rule.id, fix.done))), left)
 
 
-def _distinct(workload: Workload) -> list[Trace]:
-    return list({id(trace): trace for trace in workload.traces}.values())
+def _with_fix(
+    workload: Workload,
+    rule: str,
+    fix: Callable[[Trace, int], TraceFix | None],
+    fixes: list[Fix],
+    *,
+    of_rank: bool = False,
+) -> Workload:
+    """Return the job with every trace fixed; ranks that share one go on sharing it.
+
+    ``of_rank`` is for a fix by which ranks that share a trace may need different ones. What was
+    done is added to ``fixes``.
+    """
+    before = tuple(workload.traces)  # holds the traces, so that their ids stay distinct
+    known: dict[tuple[int, int], Trace] = {}
+    traces = []
+    for rank, trace in enumerate(before):
+        key = (id(trace), rank if of_rank else 0)
+        if key not in known:
+            found = fix(trace, rank)
+            known[key] = found.trace if found else trace
+            if found:
+                first = int(trace.id_N[found.rows[0]])
+                fixes.append(
+                    Fix(TRACE_RULES[rule], trace.source, first, found.done, found.rows.size)
+                )
+        traces.append(known[key])
+    same = all(map(lambda one, other: one is other, traces, before))
+    return workload if same else replace(workload, traces=tuple(traces))
 
 
 def _free_name(used: set[str]) -> str:
-    """Return the lowest integer above 0 that is no name of a group yet."""
+    """Return the lowest integer above 0 that is not the name of a group yet."""
     return next(str(number) for number in range(1, len(used) + 2) if str(number) not in used)
 
 
@@ -548,13 +375,7 @@ class UniformSize(StrEnum):
 
 @dataclass(frozen=True)
 class UniformCollectives:
-    """What was made even.
-
-    Attributes:
-        count: All-to-alls whose members gave unequal sizes.
-        before: Bytes of all their members before.
-        after: Bytes of all their members now.
-    """
+    """How many all-to-alls had members of unequal sizes, and the bytes of these before and now."""
 
     count: int
     before: int
@@ -565,10 +386,6 @@ def make_all_to_all_uniform(
     workload: Workload, size: UniformSize
 ) -> tuple[Workload, UniformCollectives]:
     """Return the job with one size for the members of each all-to-all.
-
-    Args:
-        workload: The job.
-        size: Which one.
 
     Raises:
         TraceError: If a trace has faulty dependencies or attributes.
@@ -583,9 +400,8 @@ def make_all_to_all_uniform(
     changed: dict[int, dict[int, int]] = {}
     count = before = after = 0
     order = np.argsort(matched.instance_C, kind="stable")
-    edges = np.flatnonzero(np.diff(matched.instance_C[order], prepend=-1, append=-1))
-    for begin, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        members = order[begin:end]
+    starts = np.flatnonzero(np.diff(matched.instance_C[order], prepend=-1))
+    for members in np.split(order, starts[1:]) if order.size else ():
         sizes = size_C[members].tolist()
         if (kind_C[members] != CollectiveType.ALL_TO_ALL).any() or len(set(sizes)) == 1:
             continue
@@ -600,17 +416,9 @@ def make_all_to_all_uniform(
         trace = workload.traces[rank]
         key = (id(trace), tuple(sorted(size_of.items())))
         if key not in made:
-            made[key] = _with_sizes(trace, size_of)
+            stated_N = trace.integers("comm_size")[1]
+            words = {row: even for row, even in size_of.items() if stated_N[row]}
+            made[key] = with_words(trace, "comm_size", Wire.INT64, words)
         traces[rank] = made[key]
     even_job = replace(workload, traces=tuple(traces)) if changed else workload
     return even_job, UniformCollectives(count, before, after)
-
-
-def _with_sizes(trace: Trace, size_of: dict[int, int]) -> Trace:
-    table = trace.attributes
-    word_A = table.word_A.copy()
-    name = trace.strings.index("comm_size")
-    for row, size in size_of.items():
-        begin, end = int(table.ptr_N1[row]), int(table.ptr_N1[row + 1])
-        word_A[begin + np.flatnonzero(table.name_A[begin:end] == name)] = size
-    return replace(trace, attributes=replace(table, word_A=word_A))

@@ -29,8 +29,6 @@ class RuleOutcomes:
     """What a rule looked at.
 
     Attributes:
-        rank_K: Rank of each of K cases.
-        row_K: Row of its node in the trace of the rank.
         holds_K: Whether it keeps the rule.
         found: Says what a case has, by its number.
     """
@@ -47,13 +45,9 @@ COPY_IN, SPLIT, CHUNKS = "all_gather_copy_in", "split_with_sizes_copy", "chunk_c
 
 
 class Operators:
-    """The nodes of one trace as arrays.
+    """The nodes of one trace, whose dependencies are sound, as arrays.
 
-    Args:
-        trace: A trace whose dependencies are sound.
-        rank: Its first rank.
-        groups: Ranks of each communicator group of the job.
-        ranks: Ranks of the job.
+    ``rank`` is its first rank; ``groups`` and the number of ``ranks`` are those of the job.
     """
 
     def __init__(
@@ -72,6 +66,16 @@ class Operators:
         self.sent_N, self.sends_N = trace.integers("comm_size")
         self.known_N = flops_known_N & bytes_known_N & (trace.type_N == NodeType.COMP)
         self.known_N &= self.flops_N > 0
+        try:
+            dtypes = trace.dtypes()
+        except TraceError:  # of another type than a text: as unknown as one that is absent
+            dtypes = [""] * trace.num_nodes
+        found = {word: find_dtype(word) for word in set(dtypes)}
+        # Bytes of an element of each node, 0 where its type is unknown.
+        bits_N = [0 if (one := found[word]) is None else one.bits for word in dtypes]
+        self.element_N = np.array(bits_N, dtype=np.int64) // 8
+        floats = {word for word, one in found.items() if one is not None and one.is_float}
+        self.is_float_N = np.array([word in floats for word in dtypes], dtype=bool)
         edges, kind_E = dependency_edges(trace)
         self.source_E, self.target_E = edges[:, kind_E == DATA]
         self.children_N = np.bincount(edges[0], minlength=trace.num_nodes)
@@ -85,14 +89,8 @@ class Operators:
     def fingerprint(self) -> bytes:
         """A hash of all that the rules look at, but times."""
         found = hashlib.blake2b(digest_size=16)
-        for column in (
-            self.flops_N,
-            self.bytes_N,
-            self.sent_N,
-            self.source_E,
-            self.target_E,
-            self.members_N,
-        ):
+        sizes = (self.flops_N, self.bytes_N, self.sent_N, self.members_N)
+        for column in (*sizes, self.source_E, self.target_E):
             found.update(np.ascontiguousarray(column).tobytes())
         found.update("\0".join(self.trace.names()).encode())
         return found.digest()
@@ -121,29 +119,6 @@ class Operators:
         place_N = np.empty(self.num_nodes, dtype=np.int64)
         place_N[self.order] = np.arange(self.num_nodes)
         return place_N
-
-    @cached_property
-    def _types(self) -> tuple[np.ndarray, np.ndarray]:
-        """Bytes of an element of each node, 0 where it is unknown, and whether it is a float."""
-        try:
-            dtypes = self.trace.dtypes()
-        except TraceError:  # of another type than a text: as unknown as one that is absent
-            dtypes = [""] * self.num_nodes
-        words, index_N = np.unique(np.array(dtypes, dtype=object), return_inverse=True)
-        found = [find_dtype(str(word)) for word in words.tolist()]
-        size = np.array([0 if one is None else one.bits // 8 for one in found], dtype=np.int64)
-        is_float = np.array([one is not None and one.is_float for one in found], dtype=bool)
-        return size[index_N], is_float[index_N]
-
-    @property
-    def element_N(self) -> np.ndarray:
-        """Bytes of an element of each node, 0 where its type is unknown."""
-        return self._types[0]
-
-    @property
-    def is_float_N(self) -> np.ndarray:
-        """Whether each node has a floating-point type."""
-        return self._types[1]
 
     @cached_property
     def is_widest_float_N(self) -> np.ndarray:
@@ -193,12 +168,9 @@ class Operators:
         return self.is_float_N & self._reached(starts, self.source_E, self.target_E)
 
     def fits(self, rows: np.ndarray, made: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-        """Return which results may be tensors of wanted numbers of elements.
+        """Return which results of nodes may be tensors of a wanted number of elements.
 
-        Args:
-            rows: The nodes that made them.
-            made: Elements of each.
-            wanted: Elements that are to be theirs or, where operators may see parts, fewer.
+        Where operators may see parts of what was made, fewer are as good.
         """
         in_parts = np.isin(made, self.part_sizes) | ~self.has_gradient_N[rows]
         return (made == wanted) | ((in_parts | (not self.trains)) & (made > wanted))
@@ -238,11 +210,9 @@ class Operators:
         from scipy.sparse import coo_array
         from scipy.sparse.csgraph import breadth_first_order
 
-        size = self.num_nodes + 1
-        ends = (
-            np.concatenate([from_E, np.full(starts.size, size - 1)]),
-            np.concatenate([to_E, starts]),
-        )
+        size = self.num_nodes + 1  # one more node, from which all starts are reached
+        first = np.full(starts.size, size - 1)
+        ends = (np.concatenate([from_E, first]), np.concatenate([to_E, starts]))
         graph = coo_array((np.ones(ends[0].size, dtype=np.int8), ends), shape=(size, size)).tocsr()
         found = np.zeros(size, dtype=bool)
         found[breadth_first_order(graph, size - 1, return_predecessors=False)] = True
@@ -265,7 +235,7 @@ class Operators:
 
     @cached_property
     def num_parameters(self) -> int:
-        """Parameters that the optimizer of the rank steps, 0 where it cannot be told."""
+        """Parameters that the optimizer of the rank steps, 0 where it is not known."""
         for name, tensors in FUSED.items():
             if self.is_any_of((name,)).any():
                 return int(self.flops_N[self.is_any_of((name,))].sum()) // tensors
@@ -297,3 +267,12 @@ class Operators:
         if not len(rows):
             return None
         return RuleOutcomes(np.full(len(rows), self.rank), rows, holds_K, found)
+
+    def joined_cases(
+        self, parts: Sequence[tuple[np.ndarray, np.ndarray]], found: Callable[[int], str]
+    ) -> RuleOutcomes | None:
+        """Return the cases of several (rows, holds_K); ``found`` is told the row."""
+        if not parts:
+            return None
+        rows, holds_K = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return self.cases(rows, holds_K, lambda case: found(rows[case]))

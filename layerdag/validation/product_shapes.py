@@ -4,13 +4,13 @@
 the cube root of MKN; for each divisor up to it the others solve a quadratic equation.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import isqrt
 
 import numpy as np
 
-from layerdag.graph.topology import pointers
+from layerdag.graph.topology import expand_ranges, pointers
 from layerdag.traces.chakra.files import START_BYTES
 from layerdag.validation.operators import Operators, RuleOutcomes
 
@@ -29,9 +29,10 @@ def shapes_of(name: str, operations: int, elements: int) -> set[Shape]:
     if operations <= 0 or operations % 2:
         return set()
     product = operations // 2
-    least = np.arange(1, _cube_root(product) + 1)
-    found: set[Shape] = set()
     # One of the three sizes is at most the cube root of their product.
+    root = round(product ** (1 / 3))
+    least = np.arange(1, root + (root**3 <= product))
+    found: set[Shape] = set()
     for one in least[product % least == 0].tolist():
         found.update(_shapes_with(name, one, product // one, elements))
     return found
@@ -40,28 +41,28 @@ def shapes_of(name: str, operations: int, elements: int) -> set[Shape]:
 def _shapes_with(name: str, one: int, rest: int, elements: int) -> Iterator[Shape]:
     """Yield the shapes that have a size ``one``, where ``rest`` is the product of the others."""
     left, part = elements - rest, one * rest
+
+    def divisors(square: int, linear: int, constant: int) -> Iterator[int]:
+        return (x for x in roots(square, linear, constant) if rest % x == 0)
+
     if name == "mm":
-        for x in _divisors(rest, roots(one, left, part)):
+        for x in divisors(one, left, part):
             yield one, x, rest // x
             yield x, one, rest // x
             yield x, rest // x, one
         return
-    for x in _divisors(rest, roots(one, left - one, part)):
+    for x in divisors(one, left - one, part):
         yield x, rest // x, one
         yield rest // x, x, one
-    for x in _divisors(rest, roots(one + 1, left, part)):
+    for x in divisors(one + 1, left, part):
         yield one, rest // x, x
         yield rest // x, one, x
-    for x in _divisors(rest, roots(2 * one, left, part)):
+    for x in divisors(2 * one, left, part):
         yield x, rest // x, one
         yield one, rest // x, x
-    for x in _divisors(rest, roots(one, left - rest, part)):
+    for x in divisors(one, left - rest, part):
         yield x, one, rest // x
         yield rest // x, one, x
-
-
-def _divisors(number: int, among: Iterable[int]) -> Iterator[int]:
-    yield from (x for x in among if number % x == 0)
 
 
 def roots(square: int, linear: int, constant: int) -> Iterator[int]:
@@ -77,17 +78,11 @@ def roots(square: int, linear: int, constant: int) -> Iterator[int]:
             yield twice // (2 * square)
 
 
-def _cube_root(number: int) -> int:
-    root = round(number ** (1 / 3))
-    return root if root**3 <= number else root - 1
-
-
 @dataclass(frozen=True, eq=False)
 class Products:
     """The matrix products of a rank whose costs are known, and their possible shapes.
 
     Attributes:
-        row_P: Row of each of P products.
         first_P1: Possible shapes of product p are rows ``first_P1[p]:first_P1[p + 1]``.
         shape_S3: (M, K, N) of each possible shape.
     """
@@ -139,7 +134,7 @@ def product_sizes(ops: Operators) -> RuleOutcomes | None:
     count_P = np.diff(products.first_P1)
     # Each input beside each possible shape of its product.
     pair = np.repeat(np.arange(used.size), count_P[into_E])
-    shape = products.first_P1[into_E[pair]] + _counted(count_P[into_E])
+    shape = expand_ranges(products.first_P1[:-1][into_E], products.first_P1[1:][into_E])
     height, inner, columns = products.shape_S3[shape].T
     size = made_E[pair]
     adds = ops.kind_N(("mm", "addmm"))[products.row_P][into_E[pair]] == 1
@@ -189,9 +184,3 @@ def _batched_products(ops: Operators) -> tuple[np.ndarray, np.ndarray]:
         half = int(ops.flops_N[row]) // 2
         holds.append(third > 0 and one * other * third % (half * half) == 0)
     return rows, np.array(holds, dtype=bool)
-
-
-def _counted(count: np.ndarray) -> np.ndarray:
-    """Return 0, 1, ... up to each count, end to end."""
-    ends = np.cumsum(count)
-    return np.arange(int(ends[-1]) if ends.size else 0) - np.repeat(ends - count, count)

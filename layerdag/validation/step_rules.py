@@ -94,19 +94,12 @@ def backward_per_forward(ops: Operators) -> RuleOutcomes | None:
 
 def backward_after_forward(ops: Operators) -> RuleOutcomes | None:
     """Up to each backward operator there are at least as many forward ones of its kind."""
-    rows, holds = [], []
+    parts = []
     for kind in _kinds(ops):
         before_K = np.searchsorted(ops.place_N[kind.all_K], ops.place_N[kind.backward_K])
-        rows.append(kind.backward_K)
-        holds.append(before_K > np.arange(kind.backward_K.size))
-    if not rows:
-        return None
-    row_K = np.concatenate(rows)
-    return ops.cases(
-        row_K,
-        np.concatenate(holds),
-        lambda case: f"{ops.name(row_K[case])} has no forward operator before it that is its own",
-    )
+        parts.append((kind.backward_K, before_K > np.arange(kind.backward_K.size)))
+    said = "has no forward operator before it that is its own"
+    return ops.joined_cases(parts, lambda row: f"{ops.name(row)} {said}")
 
 
 def backward_order(ops: Operators) -> RuleOutcomes | None:
@@ -147,7 +140,7 @@ _UNEQUAL = ("convolution_backward", "embedding_dense_backward", "_embedding_bag_
 
 def pair_sizes(ops: Operators) -> RuleOutcomes | None:
     """Forward and backward operators of a kind work on the same sizes."""
-    rows, holds = [], []
+    parts = []
     for kind in _kinds(ops):
         sets = (kind.forward_K, kind.all_K)
         alike = [one for one in sets if one.size and one.size == kind.backward_K.size]
@@ -155,18 +148,10 @@ def pair_sizes(ops: Operators) -> RuleOutcomes | None:
             continue
         forward_K = alike[0][np.argsort(ops.flops_N[alike[0]], kind="stable")]
         backward_K = kind.backward_K[np.argsort(ops.flops_N[kind.backward_K], kind="stable")]
-        rows.append(backward_K)
-        holds.append(ops.flops_N[forward_K] == ops.flops_N[backward_K])
-    if not rows:
-        return None
-    row_K = np.concatenate(rows)
-    return ops.cases(
-        row_K,
-        np.concatenate(holds),
-        lambda case: (
-            f"{ops.name(row_K[case])} works on {ops.flops_N[row_K[case]]:,} elements, and "
-            "no forward operator that is left does"
-        ),
+        parts.append((backward_K, ops.flops_N[forward_K] == ops.flops_N[backward_K]))
+    said = "elements, and no forward operator that is left does"
+    return ops.joined_cases(
+        parts, lambda row: f"{ops.name(row)} works on {ops.flops_N[row]:,} {said}"
     )
 
 
@@ -330,32 +315,25 @@ def optimizer_gradients(ops: Operators) -> RuleOutcomes | None:
 def optimizer_kernels(ops: Operators) -> RuleOutcomes | None:
     """Every kind of kernel that steps parameters works on the same sizes."""
     kinds = ("lerp_", "addcmul_", "addcdiv_")
-    rows, holds = [], []
+    parts = []
     for prefix in ("", "_foreach_"):
-        names = [f"{prefix}{kind}" for kind in kinds]
-        kind_N = np.where(ops.known_N, ops.kind_N(names), -1)
-        present = [at for at in range(len(names)) if (kind_N == at).any()]
+        kind_N = np.where(ops.known_N, ops.kind_N([f"{prefix}{kind}" for kind in kinds]), -1)
+        present = [at for at in range(len(kinds)) if (kind_N == at).any()]
         if len(present) < 2:
             continue
         found = np.flatnonzero(kind_N >= 0)
         sets = [np.unique(ops.flops_N[kind_N == at]) for at in present]
         known = [np.isin(ops.flops_N[found], values) for values in sets]
-        rows.append(found)
-        holds.append(np.all(known, axis=0))
+        parts.append((found, np.all(known, axis=0)))
     chain_N = ops.is_any_of([f"_foreach_{kind}" for kind in (*kinds, "sqrt", "div_")]) & ops.known_N
     links = (*kinds, "sqrt", "div_", "add_", "mul_")
     into_N = ops.is_any_of([f"_foreach_{kind}" for kind in links]) & ops.known_N
     into_E = chain_N[ops.target_E] & into_N[ops.source_E]
-    rows.append(ops.target_E[into_E])
-    holds.append(ops.flops_N[ops.source_E[into_E]] == ops.flops_N[ops.target_E[into_E]])
-    row_K = np.concatenate(rows)
-    return ops.cases(
-        row_K,
-        np.concatenate(holds),
-        lambda case: (
-            f"{ops.name(row_K[case])} works on {ops.flops_N[row_K[case]]:,} elements, and "
-            "another kernel of the step on other ones"
-        ),
+    source_E, target_E = ops.source_E[into_E], ops.target_E[into_E]
+    parts.append((target_E, ops.flops_N[source_E] == ops.flops_N[target_E]))
+    said = "elements, and another kernel of the step on other ones"
+    return ops.joined_cases(
+        parts, lambda row: f"{ops.name(row)} works on {ops.flops_N[row]:,} {said}"
     )
 
 
@@ -438,29 +416,22 @@ def shards_gathered(ops: Operators) -> RuleOutcomes | None:
 
     copies_N, splits_N, chunks_N = (ops.is_any_of((name,)) for name in (COPY_IN, SPLIT, CHUNKS))
     sharded_N = gathers_N & (parents(gathers_N, copies_N) > 0)
-    parts = (
+    chains = (
         (copies_N, children(copies_N, gathers_N) == 1),
         (sharded_N, children(sharded_N, splits_N) == 1),
         (splits_N, parents(splits_N, gathers_N) == 1),
         (chunks_N, children(chunks_N, scatters_N) == 1),
     )
-    rows = np.concatenate([np.flatnonzero(of_N) for of_N, _ in parts])
-    holds = np.concatenate([good_N[of_N] for of_N, good_N in parts])
+    parts = [(np.flatnonzero(of_N), good_N[of_N]) for of_N, good_N in chains]
     if ops.trains:
         gathered, scattered = int(sharded_N.sum()), int(scatters_N.sum())
         # A backward pass begins with a loss, or in a pipeline with gradients that arrive.
         arrived = int((ops.trace.type_N == NodeType.COMM_RECV).sum())
         passes = max(1, int(ops.roots_N.sum()), arrived)
-        rows = np.append(rows, np.flatnonzero(copies_N)[:1])
-        holds = np.append(holds, scattered <= gathered <= 2 * passes * scattered)
-    return ops.cases(
-        rows,
-        holds,
-        lambda case: (
-            f"{ops.name(rows[case])} is no part of a chain of copy in, gather and split, "
-            "or of gradients that are scattered"
-        ),
-    )
+        enough = np.array([scattered <= gathered <= 2 * passes * scattered])
+        parts.append((np.flatnonzero(copies_N)[:1], enough))
+    said = "chain of copy in, gather and split, or of gradients that are scattered"
+    return ops.joined_cases(parts, lambda row: f"{ops.name(row)} is no part of a {said}")
 
 
 def shard_sizes(ops: Operators) -> RuleOutcomes | None:

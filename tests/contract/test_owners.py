@@ -16,6 +16,7 @@ from layerdag.codec.formats import ENDINGS
 from layerdag.hardware.collectives import COLLECTIVES
 from layerdag.hardware.devices import ACCELERATORS
 from layerdag.hardware.dtypes import SPELLINGS, WEIGHT_FORMATS
+from layerdag.hardware.hlo_operators import HLO_OPERATORS
 from layerdag.hardware.operators import OPERATORS
 
 
@@ -91,12 +92,13 @@ OWNERS = (
             for word in (row.name, row.kernel, row.hlo)
             if row.measured or "_" in word
         ),
-        ("COLLECTIVES", "CollectiveType"),
+        ("COLLECTIVES", "CollectiveType", "CommunicationOperator", "COMMUNICATION_OPERATORS"),
     ),
     Owner(
-        "communication operators of PyTorch",
-        "traces/pytorch/operators.py",
-        names=("CommunicationOperator", "COMMUNICATION_OPERATORS"),
+        "operations of StableHLO",
+        "hardware/hlo_operators.py",
+        frozenset(name for name in HLO_OPERATORS if "_" in name),
+        ("HloKind", "HLO_OPERATORS", "LIBRARY_CALLS"),
     ),
     Owner(
         "plans",

@@ -9,11 +9,4 @@ from layerdag.traces.chakra.corpus import (
 )
 from layerdag.traces.chakra.workload import read_workload
 
-__all__ = [
-    "RunRecord",
-    "embedded_corpus",
-    "read_index",
-    "read_run",
-    "read_runs",
-    "read_workload",
-]
+__all__ = ["RunRecord", "embedded_corpus", "read_index", "read_run", "read_runs", "read_workload"]

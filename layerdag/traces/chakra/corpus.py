@@ -28,12 +28,7 @@ MAX_SHARD_BYTES = 256 * 2**20
 
 @dataclass(frozen=True)
 class RankClass:
-    """Ranks of a run that execute the same program.
-
-    Attributes:
-        member: Name of the class's trace inside the shard.
-        ranks: The ranks, ascending.
-    """
+    """Ranks of a run, ascending, that execute the same program: a member of the shard."""
 
     member: str
     ranks: tuple[int, ...]
@@ -44,7 +39,7 @@ class RunRecord:
     """One line of the index: one measured run.
 
     Attributes:
-        run: Unique name of the run.
+        run: Its unique name.
         family: Model family ("mlp", "cnn", "gpt", "bert", "moe", "dlrm", "gnn").
         strategy: "single", "ddp", "fsdp2", "tp", "pp", "ep" or "a2a".
         world_size: Number of ranks.
@@ -95,12 +90,7 @@ class RunRecord:
 
 @dataclass(frozen=True, eq=False)
 class CollectedRun:
-    """A run with its traces.
-
-    Attributes:
-        record: The index line.
-        traces: One trace per class, in the order of ``record.classes``.
-    """
+    """A run with its traces, one for each class in the order of ``record.classes``."""
 
     record: RunRecord
     traces: tuple[Trace, ...]
@@ -188,23 +178,21 @@ def _decode(record: RunRecord, content: Mapping[str, bytes], shard: str) -> Coll
 
 
 def _read_members(path: Path, wanted: set[str]) -> dict[str, bytes]:
+    found = {}
     try:
         packed = read_whole(path, MAX_SHARD_BYTES, TraceError)
         with tarfile.open(fileobj=io.BytesIO(packed), mode="r:") as archive:
-            # A sparse member could claim any size.
-            names = {m.name: m for m in archive if m.isfile() and not m.issparse()}
-            found = {name: _payload(archive, names[name]) for name in wanted if name in names}
+            for member in archive:
+                # A sparse member could claim any size.
+                if member.name in wanted and member.isfile() and not member.issparse():
+                    handle = archive.extractfile(member)
+                    found[member.name] = handle.read() if handle is not None else b""
     except (tarfile.TarError, EOFError, OSError, ValueError, OverflowError) as error:
         raise TraceError(
             f"{path}: the shard cannot be read ({error}); restore it (its checksum stands in "
             "checksums.sha256) or collect the corpus again."
         ) from error
     return found
-
-
-def _payload(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
-    handle = archive.extractfile(member)
-    return handle.read() if handle is not None else b""
 
 
 def write_shard(path: str | Path, members: Sequence[tuple[str, bytes]]) -> None:

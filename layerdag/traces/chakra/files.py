@@ -1,12 +1,4 @@
-"""Chakra ``.et`` files of every schema version, read into one normal form.
-
-Chakra traces of the proto2 schema versions 0.0.1 to 0.0.3 (June to October 2023) as 1.0.0.
-
-Facts: ``et_def.proto`` of mlcommons/chakra at these versions. Enumerations are renumbered to those
-of 1.0.0, the one kind of dependency (``parent``) becomes data dependencies, run times become
-``duration_micros``, and every other field becomes an attribute under its name of 1.0.0.
-
-Chakra ``.et`` files: every schema version is read, schema 1.0.0 is written.
+"""Chakra ``.et`` files: every schema version is read into one normal form, schema 1.0.0 is written.
 
 A file is a sequence of length-prefixed messages: one GlobalMetadata, then one Node each. The
 schema versions look as follows (mlcommons/chakra, ``et_def.proto`` over time):
@@ -21,18 +13,20 @@ schema version          first message            a Node has
 with storage (2026)     GlobalMetadata           types 8 to 10, Node.storage in 11 (chakra#216)
 ======================  =======================  =============================================
 
-Fields that are newer still are left out and noted.
+Fields that are newer still are left out and noted. The first files of 0.0.4 held the metadata
+attributes in field 1, before the version took it; that is read, too. In the proto2 versions 0.0.1
+to 0.0.3 enumerations are renumbered to those of 1.0.0, the one kind of dependency (``parent``)
+becomes data dependencies, run times become ``duration_micros``, and every other field becomes an
+attribute under its name of 1.0.0.
 
-The first files of 0.0.4 held the metadata attributes in field 1, before the version took it; that
-is read, too.
-
-Bring a trace into the form that both Chakra feeders and ASTRA-sim accept, or say why not.
-
-Feeder v1 (mlcommons/chakra) reads each well-known attribute from exactly one alternative of the
-oneof and silently takes 0 from any other; feeder v3 (ASTRA-sim) accepts every integer type, but
-throws on floats and on missing values. Values keep; only their wire types change.
+``normalize`` brings a trace into the form that both Chakra feeders and ASTRA-sim accept, or says
+why not. Feeder v1 (mlcommons/chakra) reads each well-known attribute from exactly one alternative
+of the oneof and silently takes 0 from any other; feeder v3 (ASTRA-sim) accepts every integer type,
+but throws on floats and on missing values. Values keep; only their wire types change.
 """
 
+import contextlib
+import itertools
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -41,7 +35,7 @@ from pathlib import Path
 import numpy as np
 
 from layerdag.errors import TraceError
-from layerdag.graph.topology import expand_ranges, pointers
+from layerdag.graph.topology import expand_ranges
 from layerdag.hardware.collectives import CollectiveType
 from layerdag.runtime.files import write_bytes
 from layerdag.runtime.notes import NoteCollector, NoteKind
@@ -57,15 +51,14 @@ from layerdag.traces.builder import (
     decode_text,
     ragged,
     varint,
+    with_texts,
 )
 from layerdag.traces.chakra.storage import note_storage
 from layerdag.traces.chakra.wire import decode_metadata, encode_metadata, scan_nodes, write_nodes
 from layerdag.traces.trace import (
     IS_UNSIGNED,
     Attribute,
-    AttributeTable,
     NodeType,
-    Ragged,
     Trace,
     Wire,
     communicates,
@@ -102,11 +95,11 @@ _FIELDS_001 = {
     21: ("callback_after", Wire.UINT64),
     22: ("local_mem_access_completed", Wire.BOOL),
 }
-# Field of AttributeProto -> type: 0.0.2 has no unsigned integers, 0.0.3 inserts them as field 6.
-_VALUES_002 = {4: Wire.BOOL, 5: Wire.FLOAT, 6: Wire.INT64, 7: Wire.STRING}
-_LISTS_002 = {8: Wire.BOOL, 9: Wire.FLOAT, 10: Wire.INT64, 11: Wire.STRING}
-_VALUES_003 = {4: Wire.BOOL, 5: Wire.FLOAT, 6: Wire.UINT64, 7: Wire.INT64, 8: Wire.STRING}
-_LISTS_003 = {9: Wire.BOOL, 10: Wire.FLOAT, 11: Wire.UINT64, 12: Wire.INT64, 13: Wire.STRING}
+# Types of the fields of AttributeProto from 4 on, then those of their lists in the same order:
+# 0.0.2 has no unsigned integers, 0.0.3 inserts them as field 6.
+_FIRST_VALUE = 4
+_WIRES_002 = (Wire.BOOL, Wire.FLOAT, Wire.INT64, Wire.STRING)
+_WIRES_003 = (Wire.BOOL, Wire.FLOAT, Wire.UINT64, Wire.INT64, Wire.STRING)
 
 # Messages between two looks at the memory that is left.
 _LOOK = 1 << 16
@@ -116,11 +109,6 @@ _DURATIONS = ("runtime", "simulated_run_time")
 
 def decode_legacy(data: bytes, schema_version: str, source: str) -> Trace:
     """Read a trace of schema version "0.0.1", "0.0.2" or "0.0.3".
-
-    Args:
-        data: The whole plain file.
-        schema_version: What ``detect_schema_version`` said.
-        source: File name for messages.
 
     Raises:
         TraceError: If the file is damaged; names the message.
@@ -149,23 +137,22 @@ def decode_legacy(data: bytes, schema_version: str, source: str) -> Trace:
 
 def length_prefixed_messages(data: bytes, source: str) -> Iterator[bytes]:
     """Yield the messages of a length-prefixed file. Raises TraceError where one is cut off."""
-    at, number = 0, 0
-    while at < len(data):
+    cursor, number = Cursor(data), 0
+    while not cursor.done:
+        at = cursor.position
         try:
-            head = Cursor(data[at : at + 10])
-            size = head.varint()
+            size = cursor.varint()
         except TraceError as error:
             raise TraceError(f"{source}: message {number} has no length ({error}).") from None
-        begin = at + head.position
-        if begin + size > len(data):
+        if cursor.position + size > len(data):
             raise TraceError(
                 f"{source}: message {number} at byte {at} is cut off; the file is truncated or no "
                 "Chakra trace, copy or collect it again."
             )
         if number % _LOOK == _LOOK - 1:
             require_memory(source, TraceError)
-        yield data[begin : begin + size]
-        at, number = begin + size, number + 1
+        yield cursor.take(size)
+        number += 1
 
 
 def _fields(message: bytes) -> Fields:
@@ -214,8 +201,9 @@ def _last(row: Fields, number: int) -> int:
     return _int(row[number][-1]) if number in row else 0
 
 
-def _name(row: Fields) -> str:
-    return decode_text(_bytes(row[2][-1])) if 2 in row else ""
+def _text(row: Fields, number: int) -> str:
+    """Return a text field, "" where it is absent."""
+    return decode_text(_bytes(row[number][-1])) if number in row else ""
 
 
 def _is_draft(row: Fields) -> bool:
@@ -231,7 +219,6 @@ def _lookup(number: int, table: Mapping[int, int], what: str) -> int:
 
 
 def _node_001(row: Fields, types: tuple[NodeType, ...]) -> NodeSpec:
-    """Return a node of 0.0.1."""
     attributes = [
         Attribute(name, wire, _signed(_last(row, number), wire))
         for number, (name, wire) in _FIELDS_001.items()
@@ -247,7 +234,7 @@ def _node_001(row: Fields, types: tuple[NodeType, ...]) -> NodeSpec:
         attributes.append(Attribute("pg_name", Wire.STRING, str(_last(row, 15))))
     return NodeSpec(
         id=_last(row, 1),
-        name=_name(row),
+        name=_text(row, 2),
         type=_lookup(_last(row, 3), dict(enumerate(types)), "node type"),
         data_deps=tuple(_integers(row.get(4, []))),
         duration_us=_last(row, 7),
@@ -256,49 +243,36 @@ def _node_001(row: Fields, types: tuple[NodeType, ...]) -> NodeSpec:
 
 
 def _node_002(row: Fields, schema_version: str) -> NodeSpec:
-    """Return a node of 0.0.2 or 0.0.3."""
     attributes = [_attribute(_bytes(value), schema_version) for value in row.get(11, [])]
-    durations = [a.value for a in attributes if a.name in _DURATIONS]
-    texts = (decode_text(_bytes(row[n][-1])) if n in row else None for n in range(5, 11))
+    duration = next((a.value for a in reversed(attributes) if a.name in _DURATIONS), 0)
+    if not isinstance(duration, int | float) or not 0 <= duration < 2**63:
+        raise TraceError(f"the run time is {duration!r}, not a number of microseconds")
+    texts = (_text(row, number) if number in row else None for number in range(5, 11))
     return NodeSpec(
         id=_last(row, 1),
-        name=_name(row),
+        name=_text(row, 2),
         type=_lookup(_last(row, 3), {t: t for t in NodeType if t <= _COLL}, "node type"),
         data_deps=tuple(_integers(row.get(4, []))),
-        duration_us=_duration(durations),
+        duration_us=round(duration),
         attributes=tuple(a for a in attributes if a.name not in _DURATIONS),
         io=tuple(texts),
     )
 
 
-def _duration(found: list[object]) -> int:
-    """Return the run time in microseconds, rounded, 0 where there is none."""
-    value = found[-1] if found else 0
-    if not isinstance(value, int | float) or not 0 <= value < 2**63:
-        raise TraceError(f"the run time is {value!r}, not a number of microseconds")
-    return round(value)
-
-
 def _attribute(message: bytes, schema_version: str) -> Attribute:
-    """Return one attribute of 0.0.2 or 0.0.3."""
     row = _fields(message)
-    name = decode_text(_bytes(row[1][-1])) if 1 in row else ""
-    doc = decode_text(_bytes(row[3][-1])) if 3 in row else ""
-    old = schema_version == "0.0.2"
-    for number, wire in (_VALUES_002 if old else _VALUES_003).items():
+    name, doc = _text(row, 1), _text(row, 3)
+    wires = _WIRES_002 if schema_version == "0.0.2" else _WIRES_003
+    for number, wire in enumerate(wires, start=_FIRST_VALUE):
         if number in row:
-            return _renumbered(name, wire, _value(row[number][-1], wire), doc)
-    for number, wire in (_LISTS_002 if old else _LISTS_003).items():
+            value = _value(row[number][-1], wire)
+            if name == "comm_type" and isinstance(value, int):
+                wire, value = Wire.INT64, _lookup(value, _COLLECTIVES_002, "collective type")
+            return Attribute(name, wire, value, doc)
+    for number, wire in enumerate(wires, start=_FIRST_VALUE + len(wires)):
         if number in row:
             return Attribute(name, wire + 1, tuple(_elements(row[number], wire)), doc)
     return Attribute(name, Wire.UNSET, None, doc)
-
-
-def _renumbered(name: str, wire: Wire, value: object, doc: str) -> Attribute:
-    """Return a scalar attribute, the type of a collective in the numbering of 1.0.0."""
-    if name == "comm_type" and isinstance(value, int):
-        return Attribute(name, Wire.INT64, _lookup(value, _COLLECTIVES_002, "collective type"), doc)
-    return Attribute(name, wire, value, doc)
 
 
 def _elements(values: list[int | bytes], wire: Wire) -> Iterator[object]:
@@ -324,7 +298,7 @@ def _value(raw: int | bytes, wire: Wire) -> object:
 
 
 def _signed(word: int, wire: Wire) -> int:
-    """Return the number that a 64-bit varint stands for."""
+    """Return the number that a 64-bit varint encodes."""
     return word - 2**64 if wire in (Wire.INT32, Wire.INT64) and word >= 2**63 else word
 
 
@@ -342,7 +316,10 @@ def detect_schema_version(data: bytes, source: str) -> str:
     Raises:
         TraceError: If nodes of 1.0.0 stand at the very beginning, where metadata must be.
     """
-    shapes = _first_shapes(data)
+    shapes = []
+    with contextlib.suppress(TraceError):
+        for message in itertools.islice(length_prefixed_messages(data, source), _LOOK_AT):
+            shapes.append(_shape(message))
     if not shapes:
         return CURRENT
     nodes = set().union(*shapes[1:])
@@ -358,23 +335,6 @@ def detect_schema_version(data: bytes, source: str) -> str:
             "that node; put an empty GlobalMetadata message (one zero byte) before it."
         )
     return "0.0.1"
-
-
-def _first_shapes(data: bytes) -> list[set[tuple[int, int]]]:
-    shapes: list[set[tuple[int, int]]] = []
-    at = 0
-    try:
-        while at < len(data) and len(shapes) < _LOOK_AT:
-            head = Cursor(data[at : at + 10])
-            size = head.varint()
-            begin = at + head.position
-            if begin + size > len(data):
-                break
-            shapes.append(_shape(data[begin : begin + size]))
-            at = begin + size
-    except TraceError:
-        pass
-    return shapes
 
 
 def _shape(message: bytes) -> set[tuple[int, int]]:
@@ -403,7 +363,7 @@ def read_trace(path: str | Path) -> Trace:
     """Read one Chakra trace of any schema version, plain, gzip or xz.
 
     Only the encoding is checked here. Dangling and cyclic dependencies and double ids are kept as
-    they are, so that a faulty trace can be looked at; ``edges.dependency_edges`` finds them.
+    they are, so that a faulty trace can be looked at; ``trace.dependency_edges`` finds them.
 
     Raises:
         TraceError: If the file is missing, empty, cut off, damaged, or of an unknown version;
@@ -425,11 +385,10 @@ def decode_trace(data: bytes, source: str = "<memory>") -> Trace:
 
 
 def _decode_current(data: bytes, source: str) -> Trace:
-    """Read a trace of schema 0.0.4 = 1.0.0."""
     notes = NoteCollector(source)
     version, metadata, start = _head(data, source, notes)
     nodes = scan_nodes(data, start, source, notes)
-    trace = Trace(**vars(nodes), version=version, metadata=metadata, source=source)
+    trace = replace(nodes, version=version, metadata=metadata)
     note_storage(trace, notes)
     note_collectives(trace, notes)
     if not trace.num_nodes:
@@ -458,11 +417,12 @@ def note_collectives(trace: Trace, notes: NoteCollector) -> None:
 def _head(data: bytes, source: str, notes: NoteCollector) -> tuple[str, tuple[Attribute, ...], int]:
     """Return version and attributes of the GlobalMetadata, and where the first node starts."""
     try:
-        prefix = Cursor(data[:10])
-        size, start = prefix.varint(), prefix.position
+        prefix = Cursor(data)
+        size = prefix.varint()
+        start = prefix.position
         if start + size > len(data):
             raise TraceError("its first message is cut off")
-        version, metadata = decode_metadata(data[start : start + size], notes)
+        version, metadata = decode_metadata(prefix.take(size), notes)
     except TraceError as error:
         if data.lstrip()[:1] in (b"{", b"["):
             raise TraceError(
@@ -512,11 +472,7 @@ FEEDER_WIRES = {
 }
 """The one wire type from which feeder v1 reads each attribute; any other reads as 0."""
 
-_BOUNDS = {
-    Wire.BOOL: (0, 1),
-    Wire.INT32: (-(2**31), 2**31 - 1),
-    Wire.INT64: (-(2**63), 2**63 - 1),
-}
+_BOUNDS = {Wire.BOOL: (0, 1), Wire.INT32: (-(2**31), 2**31 - 1), Wire.INT64: (-(2**63), 2**63 - 1)}
 REQUIRED_ATTRIBUTES = {
     NodeType.COMM_COLL: ("comm_type", "comm_size"),
     NodeType.COMM_SEND: ("comm_dst", "comm_tag", "comm_size"),
@@ -552,19 +508,15 @@ def normalize(trace: Trace) -> Trace:
         trace = with_wire_type(trace, name, wire)
     trace = with_communication_off_cpu(trace)
     for kind, names in REQUIRED_ATTRIBUTES.items():
-        for name in names:
-            _require_attribute(trace, kind, name)
+        of_kind_N = trace.type_N == kind
+        for name in names if of_kind_N.any() else ():
+            lacking_N = of_kind_N & ~trace.integers(name)[1]
+            if lacking_N.any():
+                raise TraceError(
+                    f"{trace.source}: node {trace.id_N[np.argmax(lacking_N)]} ({kind.name}) has no "
+                    f"attribute '{name}', without which ASTRA-sim stops; add it."
+                )
     return _with_texts_of_groups(trace)
-
-
-def _rows(trace: Trace, name: str) -> np.ndarray:
-    if name not in trace.strings:
-        return np.zeros(0, np.int64)
-    return np.flatnonzero(trace.attributes.name_A == trace.strings.index(name))
-
-
-def _node_id(trace: Trace, row: int) -> int:
-    return int(trace.id_N[np.searchsorted(trace.attributes.ptr_N1, row, side="right") - 1])
 
 
 def with_wire_type(trace: Trace, name: str, wire: Wire) -> Trace:
@@ -573,8 +525,9 @@ def with_wire_type(trace: Trace, name: str, wire: Wire) -> Trace:
     Raises:
         TraceError: If a node carries it as no integer, or a value does not fit; names the node.
     """
-    row_A = _rows(trace, name)
-    row_A = row_A[trace.attributes.wire_A[row_A] != wire]
+    row_A, node_A = trace.attribute_rows(name)
+    other_A = trace.attributes.wire_A[row_A] != wire
+    row_A, node_A = row_A[other_A], node_A[other_A]
     if not row_A.size:
         return trace
     trace.require_integers(name)
@@ -589,48 +542,28 @@ def with_wire_type(trace: Trace, name: str, wire: Wire) -> Trace:
     if wrong_A.any():
         first = int(np.argmax(wrong_A))
         value = (word_A if unsigned_A[first] else signed_A)[first]
-        node = _node_id(trace, int(row_A[first]))
         raise TraceError(
-            f"{trace.source}: node {node} carries '{name}' = {value}, which "
+            f"{trace.source}: node {trace.id_N[node_A[first]]} carries '{name}' = {value}, which "
             f"does not fit into {wire_name(wire)}, the type that Chakra's feeder reads."
         )
     wire_A = trace.attributes.wire_A.copy()
     wire_A[row_A] = wire
-    return replace(trace, attributes=replace(trace.attributes, wire_A=wire_A))
+    return trace.with_columns(wire_A=wire_A)
 
 
 def with_communication_off_cpu(trace: Trace) -> Trace:
     """Return the trace with ``is_cpu_op`` false on all communication: ASTRA-sim throws on true."""
-    row_A = _rows(trace, "is_cpu_op")
-    node_A = np.searchsorted(trace.attributes.ptr_N1, row_A, side="right") - 1
+    row_A, node_A = trace.attribute_rows("is_cpu_op")
     row_A = row_A[communicates(trace.type_N[node_A])]
     if not trace.attributes.word_A[row_A].any():
         return trace
     word_A = trace.attributes.word_A.copy()
     word_A[row_A] = 0
-    return replace(trace, attributes=replace(trace.attributes, word_A=word_A))
-
-
-def _require_attribute(trace: Trace, kind: NodeType, name: str) -> None:
-    """Raise TraceError where a node of ``kind`` lacks the attribute ``name``."""
-    of_kind_N = trace.type_N == kind
-    if not of_kind_N.any():
-        return
-    _, present_N = trace.integers(name)
-    lacking_N = of_kind_N & ~present_N
-    if lacking_N.any():
-        raise TraceError(
-            f"{trace.source}: node {trace.id_N[np.argmax(lacking_N)]} ({kind.name}) has no "
-            f"attribute '{name}', without which ASTRA-sim stops; add it."
-        )
+    return trace.with_columns(word_A=word_A)
 
 
 def _with_texts_of_groups(trace: Trace) -> Trace:
-    """Return the trace with ``pg_name`` as ASTRA-sim parses it: an integer in a string.
-
-    Raises:
-        TraceError: If it is none; names the node.
-    """
+    """Return the trace with ``pg_name`` as ASTRA-sim parses it: an integer in a string."""
     text_N, present_N = trace.texts("pg_name", numbers=True)
     for row in np.flatnonzero(present_N).tolist():
         text = text_N[row]
@@ -639,38 +572,31 @@ def _with_texts_of_groups(trace: Trace) -> Trace:
                 f"{trace.source}: node {trace.id_N[row]} communicates in group '{text[:40]}'; "
                 "ASTRA-sim needs the group's integer name from the communicator-group file."
             )
-    row_A = _rows(trace, "pg_name")
-    row_A = row_A[trace.attributes.wire_A[row_A] != Wire.STRING]
-    if not row_A.size:
-        return trace
-    node_A = np.searchsorted(trace.attributes.ptr_N1, row_A, side="right") - 1
-    strings = list(trace.strings)
-    place = {text: strings.index(text) for text in set(strings)}
-    wire_A, word_A = trace.attributes.wire_A.copy(), trace.attributes.word_A.copy()
-    for row, node in zip(row_A.tolist(), node_A.tolist(), strict=True):
-        text = text_N[node]
-        if text not in place:
-            place[text] = len(strings)
-            strings.append(text)
-        wire_A[row], word_A[row] = Wire.STRING, place[text]
-    attributes = replace(trace.attributes, wire_A=wire_A, word_A=word_A)
-    return replace(trace, attributes=attributes, strings=type(trace.strings)(strings))
+    row_A, node_A = trace.attribute_rows("pg_name")
+    other_A = trace.attributes.wire_A[row_A] != Wire.STRING
+    return with_texts(trace, "pg_name", {row: text_N[row] for row in node_A[other_A].tolist()})
 
 
 def without_nodes(trace: Trace, gone_N: np.ndarray) -> Trace:
-    """Return the trace without some nodes; their children inherit their dependencies.
-
-    Args:
-        trace: The trace.
-        gone_N: Which nodes to take out.
+    """Return the trace without the nodes ``gone_N``; their children inherit their dependencies.
 
     Raises:
         TraceError: If the dependencies are faulty.
     """
     if not gone_N.any():
         return trace
-    keep = np.flatnonzero(~gone_N)
-    heirs = _inheritance(trace, gone_N)
+    layer_N = trace_layers(trace)
+    keep, gone = np.flatnonzero(~gone_N), np.flatnonzero(gone_N)
+    heirs: dict[int, tuple[int, ...]] = {}
+    for row in gone[np.argsort(layer_N[gone], kind="stable")].tolist():
+        parents = [*trace.data_deps.of(row).tolist(), *trace.ctrl_deps.of(row).tolist()]
+        heirs[int(trace.id_N[row])] = _inherited(parents, heirs)
+    data, ctrl = (
+        ragged([_inherited(deps.of(row).tolist(), heirs) for row in keep.tolist()])
+        for deps in (trace.data_deps, trace.ctrl_deps)
+    )
+    table = trace.attributes
+    row_A = expand_ranges(table.ptr_N1[:-1][keep], table.ptr_N1[1:][keep])
     return replace(
         trace,
         id_N=trace.id_N[keep],
@@ -678,40 +604,13 @@ def without_nodes(trace: Trace, gone_N: np.ndarray) -> Trace:
         type_N=trace.type_N[keep],
         start_us_N=trace.start_us_N[keep],
         duration_us_N=trace.duration_us_N[keep],
-        data_deps=_bridged(trace.data_deps, keep, heirs),
-        ctrl_deps=_bridged(trace.ctrl_deps, keep, heirs),
+        data_deps=data,
+        ctrl_deps=ctrl,
         io_N6=trace.io_N6[keep],
-        attributes=_attributes_of(trace.attributes, keep),
+        attributes=table.select(row_A, np.diff(table.ptr_N1)[keep]),
     )
-
-
-def _inheritance(trace: Trace, gone_N: np.ndarray) -> dict[int, tuple[int, ...]]:
-    layer_N = trace_layers(trace)
-    gone = np.flatnonzero(gone_N)
-    heirs: dict[int, tuple[int, ...]] = {}
-    for row in gone[np.argsort(layer_N[gone], kind="stable")].tolist():
-        parents = [*trace.data_deps.of(row).tolist(), *trace.ctrl_deps.of(row).tolist()]
-        heirs[int(trace.id_N[row])] = _inherited(parents, heirs)
-    return heirs
 
 
 def _inherited(parents: list[int], heirs: dict[int, tuple[int, ...]]) -> tuple[int, ...]:
     found = (kept for parent in parents for kept in heirs.get(parent, (parent,)))
     return tuple(dict.fromkeys(found))
-
-
-def _bridged(deps: Ragged, keep: np.ndarray, heirs: dict[int, tuple[int, ...]]) -> Ragged:
-    return ragged([_inherited(deps.of(row).tolist(), heirs) for row in keep.tolist()])
-
-
-def _attributes_of(table: AttributeTable, keep: np.ndarray) -> AttributeTable:
-    count_N = np.diff(table.ptr_N1)[keep]
-    row_A = expand_ranges(table.ptr_N1[:-1][keep], table.ptr_N1[1:][keep])
-    return AttributeTable(
-        ptr_N1=pointers(count_N),
-        name_A=table.name_A[row_A],
-        wire_A=table.wire_A[row_A],
-        word_A=table.word_A[row_A],
-        doc_A=table.doc_A[row_A],
-        blobs=table.blobs,
-    )

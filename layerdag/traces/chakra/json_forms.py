@@ -12,8 +12,8 @@ import base64
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,13 @@ import numpy as np
 
 from layerdag.errors import TraceError, UsageError
 from layerdag.runtime.files import write_files
-from layerdag.runtime.json_shape import found_value, parse_json, plain_reason, require_shape
+from layerdag.runtime.json_shape import (
+    found_value,
+    from_json,
+    parse_json,
+    plain_reason,
+    require_shape,
+)
 from layerdag.runtime.notes import NoteCollector, NoteKind
 from layerdag.traces.builder import (
     NodeSpec,
@@ -36,21 +42,13 @@ from layerdag.traces.chakra.files import FEEDER_WIRES, KNOWN_VERSIONS, VERSIONS,
 from layerdag.traces.trace import Attribute, NodeType, Trace, Wire, Workload, wire_name
 
 _OWN_KEYS = ("Id", "Name", "NodeType", "data_deps", "ctrlDeps", "ctrl_deps", "runtime")
-_WIRES = {
-    "is_cpu_op": Wire.BOOL,
-    "tensor_size": Wire.UINT64,
-    "comm_priority": Wire.INT32,
-    "comm_src": Wire.INT32,
-    "comm_dst": Wire.INT32,
-    "comm_tag": Wire.INT32,
-}
 
 
 def decode_feeder_json(data: bytes, source: str = "<memory>") -> Trace:
     """Read a trace in the JSON form.
 
     Raises:
-        TraceError: If the file is no such JSON, or a node lacks its id, has a wrong type, or holds
+        TraceError: If the file is not such JSON, or a node lacks its id, has a wrong type, or holds
             a value that no attribute can hold; names the node.
     """
     try:
@@ -65,7 +63,8 @@ def decode_feeder_json(data: bytes, source: str = "<memory>") -> Trace:
     trace = build_trace([_node(at, row, source) for at, row in enumerate(rows)], source=source)
     bare = [row["Id"] for row in rows if "NodeType" not in row]
     notes = NoteCollector(source)
-    _note_strange(loaded, {"workload_graph": list}, notes)
+    for key in loaded.keys() - {"workload_graph"}:
+        notes.add(NoteKind.KEY, key, "not of this form; left out")
     if bare:
         effect = "has no NodeType, so its type is INVALID, which is not written"
         notes.add(NoteKind.NODE, bare[0], effect, count=len(bare))
@@ -113,7 +112,7 @@ def _attribute(key: str, value: object, where: str) -> Attribute:
     if isinstance(value, bool):
         return Attribute(key, Wire.BOOL, value)
     if isinstance(value, int):
-        return Attribute(key, _WIRES.get(key, Wire.INT64), value)
+        return Attribute(key, FEEDER_WIRES.get(key, Wire.INT64), value)
     if isinstance(value, float):
         return Attribute(key, Wire.DOUBLE, value)
     if isinstance(value, str):
@@ -141,8 +140,8 @@ def _row(trace: Trace, row: int) -> dict[str, object]:
         "Id": int(trace.id_N[row]),
         "Name": "" if trace.name_N[row] < 0 else trace.strings[trace.name_N[row]],
         "NodeType": int(trace.type_N[row]),
-        "data_deps": _plain(trace.data_deps.of(row)),
-        "ctrlDeps": _plain(trace.ctrl_deps.of(row)),
+        "data_deps": trace.data_deps.of(row).tolist(),
+        "ctrlDeps": trace.ctrl_deps.of(row).tolist(),
         "runtime": int(trace.duration_us_N[row]),
     }
     table = trace.attributes
@@ -159,10 +158,6 @@ def _row(trace: Trace, row: int) -> dict[str, object]:
     return found
 
 
-def _plain(ids: np.ndarray) -> list[int]:
-    return [int(value) for value in ids]
-
-
 FORMAT = "layerdag-trace"
 _WIRE_OF = {wire_name(w): w for w in range(Wire.BYTES + 2) if w == 0 or w >= Wire.DOUBLE}
 _IO = (
@@ -173,26 +168,20 @@ _IO = (
 
 def encode_trace_json(workload: Workload) -> bytes:
     """Return all traces of a workload as JSON; ranks that share a trace share it here, too."""
-    distinct: dict[int, int] = {}
-    for trace in workload.traces:
-        distinct.setdefault(id(trace), len(distinct))
-    ranks = [distinct[id(trace)] for trace in workload.traces]
-    traces = [workload.traces[ranks.index(number)] for number in range(len(distinct))]
+    distinct = workload.ranks_by_trace()
+    number = {rank: at for at, (_, ranks) in enumerate(distinct) for rank in ranks}
     head = {
         "format": FORMAT,
-        "ranks": ranks,
+        "ranks": [number[rank] for rank in range(workload.num_ranks)],
         "groups": {name: list(members) for name, members in workload.groups.items()},
     }
-    body = ",\n".join("".join(_trace_lines(trace)) for trace in traces)
+    texts = []
+    for trace, _ in distinct:
+        own = {"version": trace.version, "metadata": [_attribute_out(a) for a in trace.metadata]}
+        nodes = ",".join(f"\n{json.dumps(_node_out(trace, row))}" for row in range(trace.num_nodes))
+        texts.append(f'{json.dumps(own)[:-1]}, "nodes": [{nodes}\n]}}')
+    body = ",\n".join(texts)
     return f'{json.dumps(head)[:-1]},\n"traces": [\n{body}\n]}}\n'.encode()
-
-
-def _trace_lines(trace: Trace) -> Iterator[str]:
-    head = {"version": trace.version, "metadata": [_attribute_out(a) for a in trace.metadata]}
-    yield f'{json.dumps(head)[:-1]}, "nodes": ['
-    for row in range(trace.num_nodes):
-        yield ("" if row == 0 else ",") + "\n" + json.dumps(_node_out(trace, row))
-    yield "\n]}"
 
 
 def _node_out(trace: Trace, row: int) -> dict[str, Any]:
@@ -235,151 +224,144 @@ def _value_out(wire: int, value: Any) -> Any:
     return value
 
 
-_ATTRIBUTE = {"name": str, "type": str, "doc?": str}
-_NODE: dict[str, Any] = {
-    "id": int,
-    "name": str,
-    "type": str,
-    "data_deps": [int],
-    "ctrl_deps": [int],
-    "start_us": int,
-    "duration_us": int,
-    "attributes": [_ATTRIBUTE],
-    **{f"{name}?": (str, None) for name in _IO},
-}
-_SHAPE: dict[str, Any] = {
-    "ranks": [int],
-    "groups": {str: [int]},
-    "traces": [{"nodes": [_NODE], "metadata": [_ATTRIBUTE], "version": str}],
-}
+@dataclass
+class _AttributeRow:
+    name: str
+    type: str
+    value: Any = None
+    doc: str = ""
+
+    def attribute(self) -> Attribute:
+        """Return the attribute. Raises ValueError if the value is not of its type."""
+        wire = _WIRE_OF[self.type]
+        value = self.value
+        if is_list(wire):
+            if not isinstance(value, list):
+                raise ValueError(f"the value of '{self.name}' must be a list")
+            value = tuple(_value_in(wire - 1, element) for element in value)
+        elif wire != Wire.UNSET:
+            value = _value_in(wire, value)
+        return Attribute(self.name, wire, value, self.doc)
+
+
+@dataclass
+class _NodeRow:
+    id: int
+    name: str
+    type: str
+    start_us: int
+    duration_us: int
+    data_deps: tuple[int, ...]
+    ctrl_deps: tuple[int, ...]
+    attributes: list[_AttributeRow]
+    input_values: str | None = None
+    input_shapes: str | None = None
+    input_types: str | None = None
+    output_values: str | None = None
+    output_shapes: str | None = None
+    output_types: str | None = None
+
+
+@dataclass
+class _TraceRow:
+    version: str
+    metadata: list[_AttributeRow]
+    nodes: list[_NodeRow]
+
+
+@dataclass
+class _Document:
+    format: str
+    ranks: list[int]
+    groups: dict[str, list[int]]
+    traces: list[_TraceRow]
 
 
 def decode_trace_json(data: bytes, source: str = "<memory>") -> Workload:
     """Read what ``encode_trace_json`` wrote.
 
     Raises:
-        TraceError: If the file is no such JSON; names the node where there is one.
+        TraceError: If the file is not such JSON; names the node where there is one.
     """
     try:
         loaded = parse_json(data)
     except (ValueError, RecursionError) as error:
         raise TraceError(f"{source}: is no JSON ({plain_reason(error)}); write it again.") from None
     try:
-        if loaded["format"] != FORMAT:
+        if isinstance(loaded, dict) and loaded.get("format", FORMAT) != FORMAT:
             raise ValueError(f"its format is '{loaded['format']!s:.40}', not '{FORMAT}'")
-        ranks, groups = loaded["ranks"], loaded["groups"]
-        traces = [_trace_in(entry, source) for entry in loaded["traces"]]
-        if not ranks:
+        found = from_json(_Document, loaded)
+        traces = [
+            _trace_in(row, raw, source)
+            for row, raw in zip(found.traces, loaded["traces"], strict=True)
+        ]
+        if not found.ranks:
             raise ValueError("it has no rank")
         notes = NoteCollector(source)
-        _note_strange(loaded, {"format": str, **_SHAPE}, notes)
+        _note_strange(loaded, _Document, notes)
         return Workload(
-            traces=tuple(traces[_index(number, len(traces))] for number in ranks),
+            traces=tuple(traces[_index(number, len(traces))] for number in found.ranks),
             groups={
-                str(name): tuple(_index(rank, len(ranks)) for rank in members)
-                for name, members in groups.items()
+                name: tuple(_index(rank, len(found.ranks)) for rank in members)
+                for name, members in found.groups.items()
             },
             source=source,
             job_notes=notes.notes,
         )
-    except (
-        *(ValueError, KeyError, TypeError, AttributeError),
-        *(OverflowError, RecursionError),
-    ) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise TraceError(
-            f"{source}: is no sound JSON of layerdag ({_fault(loaded, error)}); write it again "
+            f"{source}: is no sound JSON of layerdag ({plain_reason(error)}); write it again "
             "with 'layerdag convert'."
         ) from None
 
 
-def _fault(loaded: Any, error: Exception) -> str:
-    """Return what is wrong with a document; its shape is looked at after a fault alone."""
-    try:
-        require_shape(loaded, _SHAPE)
-    except ValueError as found:
-        return str(found)
-    return plain_reason(error)
-
-
-def _index(number: object, size: int) -> int:
-    if type(number) is not int or not 0 <= number < size:
-        raise ValueError(f"{found_value(number)} is not one of 0 to {size - 1}")
+def _index(number: int, size: int) -> int:
+    if not 0 <= number < size:
+        raise ValueError(f"{number} is not one of 0 to {size - 1}")
     return number
 
 
-def _note_strange(found: dict[str, Any], shape: dict[str, Any], notes: NoteCollector) -> None:
-    """Note keys of an object that its shape does not have."""
-    for key in found.keys() - {known.removesuffix("?") for known in shape}:
+def _note_strange(found: dict[str, Any], form: type, notes: NoteCollector) -> None:
+    """Note keys of an object that its form, a dataclass, does not have."""
+    for key in found.keys() - {each.name for each in fields(form)}:
         where = f"node {found['id']}" if "id" in found else ""
         notes.add(NoteKind.KEY, key, "not of this form; left out", where=where)
 
 
-def _trace_in(entry: dict[str, Any], source: str) -> Trace:
-    version = _stated(entry["version"])
-    if version not in VERSIONS:
-        raise ValueError(f"it has Chakra version '{version:.40}'; {KNOWN_VERSIONS} are known")
-    trace = build_trace(
-        [_node_in(row) for row in entry["nodes"]],
-        metadata=tuple(map(_attribute_in, entry["metadata"])),
-        version=version,
-        source=source,
-    )
+def _trace_in(row: _TraceRow, raw: dict[str, Any], source: str) -> Trace:
+    if row.version not in VERSIONS:
+        raise ValueError(f"it has Chakra version '{row.version:.40}'; {KNOWN_VERSIONS} are known")
+    nodes = [
+        NodeSpec(
+            id=node.id,
+            name=node.name,
+            type=NodeType[node.type],
+            data_deps=node.data_deps,
+            ctrl_deps=node.ctrl_deps,
+            start_us=node.start_us,
+            duration_us=node.duration_us,
+            attributes=tuple(each.attribute() for each in node.attributes),
+            io=tuple(getattr(node, name) for name in _IO),
+        )
+        for node in row.nodes
+    ]
+    metadata = tuple(each.attribute() for each in row.metadata)
+    trace = build_trace(nodes, metadata=metadata, version=row.version, source=source)
     notes = NoteCollector(source)
-    _note_strange(entry, _SHAPE["traces"][0], notes)
-    for row in entry["nodes"]:
-        _note_strange(row, _NODE, notes)
+    _note_strange(raw, _TraceRow, notes)
+    for each in raw["nodes"]:
+        _note_strange(each, _NodeRow, notes)
     note_collectives(trace, notes)
     return replace(trace, notes=notes.notes) if notes.notes else trace
-
-
-def _node_in(row: dict[str, Any]) -> NodeSpec:
-    return NodeSpec(
-        id=_lossless_integer(row["id"]),
-        name=_stated(row["name"]),
-        type=NodeType[row["type"]],
-        data_deps=tuple(map(_lossless_integer, row["data_deps"])),
-        ctrl_deps=tuple(map(_lossless_integer, row["ctrl_deps"])),
-        start_us=_lossless_integer(row["start_us"]),
-        duration_us=_lossless_integer(row["duration_us"]),
-        attributes=tuple(map(_attribute_in, row["attributes"])),
-        io=tuple(_text_in(row.get(name)) for name in _IO),
-    )
-
-
-def _stated(value: object) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"{found_value(value)} is no text")
-    return value
-
-
-def _text_in(value: object) -> str | None:
-    return None if value is None else _stated(value)
-
-
-def _lossless_integer(value: object) -> int:
-    """Return an integer; a float would lose digits in silence."""
-    if type(value) is not int:
-        raise ValueError(f"{found_value(value)} is no whole number")
-    return value
-
-
-def _attribute_in(row: dict[str, Any]) -> Attribute:
-    wire = _WIRE_OF[row["type"]]
-    value: Any = row.get("value")
-    if is_list(wire):
-        if not isinstance(value, list):
-            raise ValueError(f"the value of '{row['name']}' must be a list")
-        value = tuple(_value_in(wire - 1, element) for element in value)
-    elif wire != Wire.UNSET:
-        value = _value_in(wire, value)
-    return Attribute(_stated(row["name"]), wire, value, _stated(row.get("doc", "")))
 
 
 def _value_in(wire: int, value: Any) -> Any:
     if isinstance(value, dict) and "base64" in value:
         return base64.b64decode(value["base64"], validate=True)
     if isinstance(value, dict):
-        return word_to_scalar(wire, _lossless_integer(value["bits"]))
+        if type(value["bits"]) is not int:
+            raise ValueError(f"{found_value(value['bits'])} is no whole number")
+        return word_to_scalar(wire, value["bits"])
     return np.float64(value).item() if wire in (Wire.DOUBLE, Wire.FLOAT) else value
 
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from layerdag.errors import TraceError
 from layerdag.runtime.notes import NoteCollector, NoteKind
-from layerdag.traces.builder import LENGTH, VARINT, Cursor, length_delimited, tag, varint
-from layerdag.traces.trace import STORAGE, Attribute, Trace, Wire
+from layerdag.traces.builder import LENGTH, VARINT, Cursor
+from layerdag.traces.trace import STORAGE, Trace, Wire
 
 PAGE_BYTES = 4096
 """Of a page of Linux on x86 and most of Arm; the message counts pages."""
@@ -54,7 +54,7 @@ class StorageOperation:
         """Return what a message ``StorageInfo`` says.
 
         Raises:
-            TraceError: If the bytes are no such message.
+            TraceError: If the bytes are not such a message.
         """
         level, name, size = 0, "", 0
         message = Cursor(payload)
@@ -96,45 +96,16 @@ def _detail(field: int, payload: bytes) -> tuple[str, int]:
     return f"{layer}.{names.get(operation, operation)}", numbers.get(count, 0) * unit
 
 
-def storage_attribute(operation: str, num_bytes: int = 0) -> Attribute:
-    """Return what a STORAGE node needs to be an operation such as "fs.read" of so many bytes.
-
-    Raises:
-        TraceError: If there is no such operation, or the bytes are no whole pages or sectors.
-    """
-    layer, _, name = operation.partition(".")
-    for field, (known, names) in _OPERATIONS.items():
-        number = next((n for n, each in names.items() if known == layer and each == name), None)
-        if number is None:
-            continue
-        count, unit = _SIZE[field]
-        if num_bytes < 0 or num_bytes % unit:
-            raise TraceError(f"{operation} moves {num_bytes} bytes; give a multiple of {unit}.")
-        detail = _number(1, number) + _number(count, num_bytes // unit)
-        level = LEVELS.index(layer.upper())
-        message = _number(1, level) + length_delimited(field, detail)
-        return Attribute(STORAGE, Wire.BYTES, message)
-    listed = ", ".join(f"{layer}.{n}" for layer, ns in _OPERATIONS.values() for n in ns.values())
-    raise TraceError(f"'{operation}' is no operation on storage; known are {listed}.")
-
-
-def _number(field: int, value: int) -> bytes:
-    """Return a field with a number; 0 is left out."""
-    return tag(field, VARINT) + varint(value) if value else b""
-
-
 def storage_operations(trace: Trace) -> dict[int, StorageOperation]:
     """Return what the nodes with a message ``Node.storage`` do, by row.
 
     Raises:
-        TraceError: If a message is none; names the node.
+        TraceError: If a message is damaged; names the node.
     """
-    if STORAGE not in trace.strings:
-        return {}
     table = trace.attributes
-    is_storage_A = (table.name_A == trace.strings.index(STORAGE)) & (table.wire_A == Wire.BYTES)
-    row_A = np.flatnonzero(is_storage_A)
-    node_A = np.searchsorted(table.ptr_N1, row_A, side="right") - 1
+    row_A, node_A = trace.attribute_rows(STORAGE)
+    is_message_A = table.wire_A[row_A] == Wire.BYTES
+    row_A, node_A = row_A[is_message_A], node_A[is_message_A]
     found: dict[int, StorageOperation] = {}
     made: dict[int, StorageOperation] = {}
     for node, word in zip(node_A.tolist(), table.word_A[row_A].tolist(), strict=True):

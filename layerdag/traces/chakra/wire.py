@@ -2,12 +2,13 @@
 
 import ctypes
 import secrets
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from contextlib import closing
 
 import numpy as np
 
 from layerdag.errors import TraceError
+from layerdag.graph.topology import pointers
 from layerdag.runtime.native import library
 from layerdag.runtime.notes import NoteCollector, NoteKind
 from layerdag.runtime.reading import available_memory
@@ -15,24 +16,39 @@ from layerdag.traces.builder import (
     LENGTH,
     Cursor,
     decode_text,
-    is_list,
     length_delimited,
-    list_to_payload,
-    payload_to_list,
-    read_scalar,
-    scalar_bytes,
-    scalar_kind,
+    read_value,
     tag,
+    value_bytes,
+    value_kind,
 )
-from layerdag.traces.trace import (
-    STORAGE,
-    Attribute,
-    AttributeTable,
-    NodeType,
-    Ragged,
-    Trace,
-    Wire,
-)
+from layerdag.traces.trace import STORAGE, Attribute, AttributeTable, NodeType, Ragged, Trace, Wire
+
+# Type and number of values of each column, in the order of columns_t in native/wire/wire.h.
+_COLUMNS: Mapping[str, tuple[type[np.generic], str]] = {
+    "id": (np.uint64, "nodes"),
+    "name": (np.int32, "nodes"),
+    "type": (np.uint8, "nodes"),
+    "start_us": (np.uint64, "nodes"),
+    "duration_us": (np.uint64, "nodes"),
+    "data_ptr": (np.int64, "nodes + 1"),
+    "data_deps": (np.uint64, "data_deps"),
+    "ctrl_ptr": (np.int64, "nodes + 1"),
+    "ctrl_deps": (np.uint64, "ctrl_deps"),
+    "io": (np.int32, "6 nodes"),
+    "attr_ptr": (np.int64, "nodes + 1"),
+    "attr_name": (np.int32, "attributes"),
+    "attr_wire": (np.uint8, "attributes"),
+    "attr_word": (np.uint64, "attributes"),
+    "attr_doc": (np.int32, "attributes"),
+}
+
+
+def _sizes(nodes: int, data_deps: int, ctrl_deps: int, attributes: int) -> dict[str, int]:
+    """Return the number of values of each column."""
+    size_of = {"nodes": nodes, "nodes + 1": nodes + 1, "6 nodes": 6 * nodes}
+    size_of |= {"data_deps": data_deps, "ctrl_deps": ctrl_deps, "attributes": attributes}
+    return {label: size_of[count] for label, (_, count) in _COLUMNS.items()}
 
 
 def checked_columns(trace: Trace) -> dict[str, np.ndarray]:
@@ -41,31 +57,30 @@ def checked_columns(trace: Trace) -> dict[str, np.ndarray]:
     Raises:
         TraceError: If lengths, pointers or indexes contradict each other.
     """
-    table, nodes = trace.attributes, trace.num_nodes
-    columns = {
-        "id": (trace.id_N, np.uint64, nodes),
-        "name": (trace.name_N, np.int32, nodes),
-        "type": (trace.type_N, np.uint8, nodes),
-        "start_us": (trace.start_us_N, np.uint64, nodes),
-        "duration_us": (trace.duration_us_N, np.uint64, nodes),
-        "data_ptr": (trace.data_deps.ptr_N1, np.int64, nodes + 1),
-        "data_deps": (trace.data_deps.values, np.uint64, trace.data_deps.values.size),
-        "ctrl_ptr": (trace.ctrl_deps.ptr_N1, np.int64, nodes + 1),
-        "ctrl_deps": (trace.ctrl_deps.values, np.uint64, trace.ctrl_deps.values.size),
-        "io": (trace.io_N6, np.int32, 6 * nodes),
-        "attr_ptr": (table.ptr_N1, np.int64, nodes + 1),
-        "attr_name": (table.name_A, np.int32, table.wire_A.size),
-        "attr_wire": (table.wire_A, np.uint8, table.wire_A.size),
-        "attr_word": (table.word_A, np.uint64, table.wire_A.size),
-        "attr_doc": (table.doc_A, np.int32, table.wire_A.size),
-    }
-    for label, (column, _, size) in columns.items():
-        _ensure(column.size == size, trace, f"column {label} has {column.size} values, not {size}")
-    for label in ("data", "ctrl", "attr"):
-        ends = "name" if label == "attr" else "deps"
-        _check_pointers(columns[f"{label}_ptr"][0], columns[f"{label}_{ends}"][2], label, trace)
+    table, data, ctrl = trace.attributes, trace.data_deps, trace.ctrl_deps
+    columns = dict(
+        zip(
+            _COLUMNS,
+            (
+                *(trace.id_N, trace.name_N, trace.type_N, trace.start_us_N, trace.duration_us_N),
+                *(data.ptr_N1, data.values, ctrl.ptr_N1, ctrl.values, trace.io_N6),
+                *(table.ptr_N1, table.name_A, table.wire_A, table.word_A, table.doc_A),
+            ),
+            strict=True,
+        )
+    )
+    sizes = _sizes(trace.num_nodes, data.values.size, ctrl.values.size, table.wire_A.size)
+    for label, size in sizes.items():
+        found = columns[label].size
+        _ensure(found == size, trace, f"column {label} has {found} values, not {size}")
+    for label, last in (("data", "data_deps"), ("ctrl", "ctrl_deps"), ("attr", "attr_name")):
+        ptr_N1, total = columns[f"{label}_ptr"], sizes[last]
+        fine = ptr_N1[0] == 0 and ptr_N1[-1] == total and (np.diff(ptr_N1) >= 0).all()
+        _ensure(fine, trace, f"the {label} pointers do not run from 0 to {total}")
     _check_indexes(trace)
-    arrays = {label: np.ascontiguousarray(column, t) for label, (column, t, _) in columns.items()}
+    arrays = {
+        label: np.ascontiguousarray(columns[label], kind) for label, (kind, _) in _COLUMNS.items()
+    }
     if STORAGE in trace.strings:
         is_named_A = table.name_A == trace.strings.index(STORAGE)
         is_storage_A = is_named_A & (table.wire_A == Wire.BYTES)
@@ -74,15 +89,8 @@ def checked_columns(trace: Trace) -> dict[str, np.ndarray]:
 
 
 def _ensure(condition: object, trace: Trace, message: str) -> None:
-    """Raise TraceError unless ``condition``."""
     if not condition:
         raise TraceError(f"{trace.source}: {message}; the trace was put together wrongly.")
-
-
-def _check_pointers(ptr_N1: np.ndarray, total: int, label: str, trace: Trace) -> None:
-    """Check that a pointer column starts at 0, never falls, and ends at ``total``."""
-    fine = ptr_N1[0] == 0 and ptr_N1[-1] == total and (np.diff(ptr_N1) >= 0).all()
-    _ensure(fine, trace, f"the {label} pointers do not run from 0 to {total}")
 
 
 def _check_indexes(trace: Trace) -> None:
@@ -114,7 +122,7 @@ def decode_metadata(payload: bytes, notes: NoteCollector) -> tuple[str, tuple[At
     """Return (version, attributes) of a GlobalMetadata message; unknown fields are noted.
 
     Raises:
-        TraceError: If the bytes are no such message.
+        TraceError: If the bytes are not such a message.
     """
     version, attributes = "", []
     message = Cursor(payload)
@@ -149,23 +157,13 @@ def decode_attribute(payload: bytes, notes: NoteCollector) -> Attribute:
         elif number > Wire.BYTES + 1:
             message.skip(kind)
             note_field(notes, "AttributeProto", number)
+        elif number < Wire.DOUBLE:
+            raise TraceError(f"field {number} is not part of an attribute")
+        elif kind != value_kind(number):
+            raise TraceError(f"field {number} of an attribute has wire type {kind}")
         else:
-            wire, value = number, _value(number, kind, message)
+            wire, value = number, read_value(number, message)
     return Attribute(name, wire, value, doc)
-
-
-def _value(number: int, kind: int, message: Cursor) -> object:
-    text = number in (Wire.STRING, Wire.BYTES)
-    if not Wire.DOUBLE <= number <= Wire.BYTES + 1:
-        raise TraceError(f"field {number} is not part of an attribute")
-    if kind != (LENGTH if text or is_list(number) else scalar_kind(number)):
-        raise TraceError(f"field {number} of an attribute has wire type {kind}")
-    if is_list(number):
-        return payload_to_list(number, message.bytes())
-    if text:
-        data = message.bytes()
-        return decode_text(data) if number == Wire.STRING else data
-    return read_scalar(number, message)
 
 
 def encode_metadata(version: str, attributes: tuple[Attribute, ...]) -> bytes:
@@ -184,24 +182,10 @@ def encode_attribute(attribute: Attribute) -> bytes:
     parts = [length_delimited(1, attribute.name.encode())] if attribute.name else []
     if attribute.doc:
         parts.append(length_delimited(2, attribute.doc.encode()))
-    wire, value = attribute.wire, attribute.value
-    if is_list(wire) and isinstance(value, tuple | list):
-        parts.append(length_delimited(wire, list_to_payload(wire, value)))
-    elif isinstance(value, str) and wire == Wire.STRING:
-        parts.append(length_delimited(wire, value.encode()))
-    elif isinstance(value, bytes) and wire == Wire.BYTES:
-        parts.append(length_delimited(wire, value))
-    elif wire != Wire.UNSET:
-        parts.append(tag(wire, scalar_kind(wire)) + scalar_bytes(wire, value))
+    wire = attribute.wire
+    if wire != Wire.UNSET:
+        parts.append(tag(wire, value_kind(wire)) + value_bytes(wire, attribute.value))
     return b"".join(parts)
-
-
-# In the order of columns_t in native/wire/wire.h.
-_COLUMNS = (
-    *("id", "name", "type", "start_us", "duration_us"),
-    *("data_ptr", "data_deps", "ctrl_ptr", "ctrl_deps", "io"),
-    *("attr_ptr", "attr_name", "attr_wire", "attr_word", "attr_doc"),
-)
 
 
 # Columns of so many bytes are taken without asking what is left.
@@ -256,30 +240,10 @@ _REASONS = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class ScannedNodes:
-    """The nodes of a file as columns; the same fields as in ``Trace``."""
+def scan_nodes(data: bytes, start: int, source: str, notes: NoteCollector) -> Trace:
+    """Read the length-prefixed nodes in ``data[start:]``, where ``data`` is the whole plain file.
 
-    id_N: np.ndarray
-    name_N: np.ndarray
-    type_N: np.ndarray
-    start_us_N: np.ndarray
-    duration_us_N: np.ndarray
-    data_deps: Ragged
-    ctrl_deps: Ragged
-    io_N6: np.ndarray
-    attributes: AttributeTable
-    strings: tuple[str, ...]
-
-
-def scan_nodes(data: bytes, start: int, source: str, notes: NoteCollector) -> ScannedNodes:
-    """Read the length-prefixed nodes in ``data[start:]`` into columns.
-
-    Args:
-        data: The whole file, unpacked.
-        start: Where the first node's length prefix stands.
-        source: File name for messages.
-        notes: Takes the fields that no known schema has; they are left out.
+    Fields that no known schema has are left out and noted.
 
     Raises:
         TraceError: If a message is cut off, damaged, or has a field or type that the schema lacks;
@@ -287,28 +251,52 @@ def scan_nodes(data: bytes, start: int, source: str, notes: NoteCollector) -> Sc
     """
     native = library()
     totals, fault = _Totals(), _Fault()
-    address = ctypes.c_char_p(data)
-    span = (address, ctypes.c_int64(start), ctypes.c_int64(len(data)))
+    span = (ctypes.c_char_p(data), ctypes.c_int64(start), ctypes.c_int64(len(data)))
     status = native.wire_count(*span, ctypes.byref(totals), ctypes.byref(fault))
     _raise_fault(status, fault, source)
     _check_memory(totals, source)
     for new in totals.unknown[: totals.kinds_unknown]:
-        where = f"node number {new.node}"
-        message = _MESSAGES[new.message]
-        note_field(notes, message, new.number, where, new.count)
-    arrays = _allocate(totals)
-    strings, blobs = _Pool(), _Pool()
-    try:
+        note_field(notes, _MESSAGES[new.message], new.number, f"node number {new.node}", new.count)
+    sizes = _sizes(totals.nodes, totals.data_deps, totals.ctrl_deps, totals.attributes)
+    arrays = {label: np.empty(sizes[label], kind) for label, (kind, _) in _COLUMNS.items()}
+    with closing(_Pool()) as strings, closing(_Pool()) as blobs:
         pools = (strings.handle, blobs.handle)
         status = native.wire_read(
             *span, ctypes.byref(_addresses(arrays)), *pools, ctypes.byref(fault)
         )
         _raise_fault(status, fault, source)
-        texts, payloads = strings.texts(data, source), blobs.slices(data)
-    finally:
-        strings.close()
-        blobs.close()
-    return _assemble(arrays, _with_storage(arrays, texts), payloads)
+        parts, payloads = strings.slices(data), blobs.slices(data)
+    try:
+        texts = tuple([str(part, "utf-8") for part in parts])
+    except UnicodeDecodeError as error:
+        raise TraceError(
+            f"{source}: the string at byte {data.find(error.object)} is not UTF-8; the file is "
+            "damaged or no Chakra trace."
+        ) from None
+    is_storage_A = arrays["attr_name"] == _STORAGE_ROW
+    if is_storage_A.any():
+        texts = texts if STORAGE in texts else (*texts, STORAGE)
+        arrays["attr_name"][is_storage_A] = texts.index(STORAGE)
+    return Trace(
+        id_N=arrays["id"],
+        name_N=arrays["name"],
+        type_N=arrays["type"],
+        start_us_N=arrays["start_us"],
+        duration_us_N=arrays["duration_us"],
+        data_deps=Ragged(arrays["data_ptr"], arrays["data_deps"]),
+        ctrl_deps=Ragged(arrays["ctrl_ptr"], arrays["ctrl_deps"]),
+        io_N6=arrays["io"].reshape(-1, 6),
+        attributes=AttributeTable(
+            ptr_N1=arrays["attr_ptr"],
+            name_A=arrays["attr_name"],
+            wire_A=arrays["attr_wire"],
+            word_A=arrays["attr_word"],
+            doc_A=arrays["attr_doc"],
+            blobs=payloads,
+        ),
+        strings=texts,
+        source=source,
+    )
 
 
 def note_field(
@@ -317,15 +305,6 @@ def note_field(
     """Note a field of protobuf that no known schema has."""
     effect = "not known; the field is " + ("kept" if message == _MESSAGES[-1] else "left out")
     notes.add(NoteKind.KEY, f"field {number} of {message}", effect, where=where, count=count)
-
-
-def _with_storage(arrays: dict[str, np.ndarray], texts: tuple[str, ...]) -> tuple[str, ...]:
-    is_storage_A = arrays["attr_name"] == _STORAGE_ROW
-    if not is_storage_A.any():
-        return texts
-    strings = texts if STORAGE in texts else (*texts, STORAGE)
-    arrays["attr_name"][is_storage_A] = strings.index(STORAGE)
-    return strings
 
 
 _STORAGE_ROW = -2
@@ -339,16 +318,17 @@ def write_nodes(trace: Trace, head: bytes) -> bytes:
         TraceError: If the columns of the trace contradict each other.
     """
     arrays = checked_columns(trace)
-    strings, strings_ptr = _join([text.encode() for text in trace.strings])
-    blobs, blobs_ptr = _join(trace.attributes.blobs)
+    texts, blobs = [text.encode() for text in trace.strings], trace.attributes.blobs
+    strings_ptr, blobs_ptr = (pointers([len(part) for part in held]) for held in (texts, blobs))
+    joined_texts, joined_blobs = b"".join(texts), b"".join(blobs)
     native = library()
     native.wire_measure.restype = native.wire_write.restype = ctypes.c_int64
     columns = _addresses(arrays)
     arguments = (
         ctypes.c_int64(trace.num_nodes),
         ctypes.byref(columns),
-        ctypes.byref(_texts(strings, strings_ptr)),
-        ctypes.byref(_texts(blobs, blobs_ptr)),
+        ctypes.byref(_texts(joined_texts, strings_ptr)),
+        ctypes.byref(_texts(joined_blobs, blobs_ptr)),
     )
     size = native.wire_measure(*arguments)
     if size < 0:
@@ -374,37 +354,18 @@ class _Pool:
         self.handle = ctypes.c_void_p(made)
 
     def close(self) -> None:
-        """Give the memory back."""
         library().wire_pool_free(self.handle)
 
-    def _spans(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return where each string starts in the file, and its length."""
+    def slices(self, data: bytes) -> tuple[bytes, ...]:
+        """Return the strings, which stand in the file."""
         native = library()
         count = native.wire_pool_size(self.handle)
         offset, length = np.empty(count, np.int64), np.empty(count, np.int64)
         native.wire_pool_spans(
             self.handle, ctypes.c_void_p(offset.ctypes.data), ctypes.c_void_p(length.ctypes.data)
         )
-        return offset, length
-
-    def slices(self, data: bytes) -> tuple[bytes, ...]:
-        """Return the strings as bytes."""
-        offset, length = self._spans()
         ends = (offset + length).tolist()
         return tuple([data[a:b] for a, b in zip(offset.tolist(), ends, strict=True)])
-
-    def texts(self, data: bytes, source: str) -> tuple[str, ...]:
-        """Return the strings as text. Raises TraceError where one is not UTF-8."""
-        offset, length = self._spans()
-        begins, ends = offset.tolist(), (offset + length).tolist()
-        try:
-            return tuple([str(data[a:b], "utf-8") for a, b in zip(begins, ends, strict=True)])
-        except UnicodeDecodeError as error:
-            bad = data.find(error.object)
-            raise TraceError(
-                f"{source}: the string at byte {bad} is not UTF-8; the file is damaged or no "
-                "Chakra trace."
-            ) from None
 
 
 def _raise_fault(status: int, fault: _Fault, source: str) -> None:
@@ -424,57 +385,6 @@ def _check_memory(totals: _Totals, source: str) -> None:
             f"{source}: {totals.nodes:,} nodes with {totals.attributes:,} attributes need "
             f"{needed / 2**30:.1f} GiB, more than half of the memory that is free; cut the trace."
         )
-
-
-def _allocate(totals: _Totals) -> dict[str, np.ndarray]:
-    nodes, attributes = totals.nodes, totals.attributes
-    return {
-        "id": np.empty(nodes, np.uint64),
-        "name": np.empty(nodes, np.int32),
-        "type": np.empty(nodes, np.uint8),
-        "start_us": np.empty(nodes, np.uint64),
-        "duration_us": np.empty(nodes, np.uint64),
-        "data_ptr": np.empty(nodes + 1, np.int64),
-        "data_deps": np.empty(totals.data_deps, np.uint64),
-        "ctrl_ptr": np.empty(nodes + 1, np.int64),
-        "ctrl_deps": np.empty(totals.ctrl_deps, np.uint64),
-        "io": np.empty((nodes, 6), np.int32),
-        "attr_ptr": np.empty(nodes + 1, np.int64),
-        "attr_name": np.empty(attributes, np.int32),
-        "attr_wire": np.empty(attributes, np.uint8),
-        "attr_word": np.empty(attributes, np.uint64),
-        "attr_doc": np.empty(attributes, np.int32),
-    }
-
-
-def _assemble(
-    arrays: dict[str, np.ndarray], strings: tuple[str, ...], blobs: tuple[bytes, ...]
-) -> ScannedNodes:
-    return ScannedNodes(
-        id_N=arrays["id"],
-        name_N=arrays["name"],
-        type_N=arrays["type"],
-        start_us_N=arrays["start_us"],
-        duration_us_N=arrays["duration_us"],
-        data_deps=Ragged(arrays["data_ptr"], arrays["data_deps"]),
-        ctrl_deps=Ragged(arrays["ctrl_ptr"], arrays["ctrl_deps"]),
-        io_N6=arrays["io"],
-        attributes=AttributeTable(
-            ptr_N1=arrays["attr_ptr"],
-            name_A=arrays["attr_name"],
-            wire_A=arrays["attr_wire"],
-            word_A=arrays["attr_word"],
-            doc_A=arrays["attr_doc"],
-            blobs=blobs,
-        ),
-        strings=strings,
-    )
-
-
-def _join(parts: Sequence[bytes]) -> tuple[bytes, np.ndarray]:
-    ptr = np.zeros(len(parts) + 1, dtype=np.int64)
-    np.cumsum([len(part) for part in parts], out=ptr[1:])
-    return b"".join(parts), ptr
 
 
 def _texts(joined: bytes, ptr: np.ndarray) -> _Texts:

@@ -1,16 +1,15 @@
 """Workloads as ``PREFIX.<rank>.et`` with their groups; equal ranks share one trace.
 
-Ranks that run nearly the same program: every column that is equal is held once.
-
-Ranks of one job mostly differ in a few columns only (group names, peers, durations), so a workload
-of thousands of ranks takes little more memory than its differences.
+Ranks of one job mostly differ in a few columns only (group names, peers, durations). Every column
+that is equal is held once, so a workload of thousands of ranks takes little more memory than its
+differences.
 """
 
 import hashlib
 import itertools
 import json
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -21,11 +20,12 @@ import numpy as np
 from layerdag.errors import TraceError, UsageError
 from layerdag.graph.attributed_graph import STEP_TIMES
 from layerdag.runtime.files import entries_in, settle, write_files
+from layerdag.runtime.json_shape import parse_json, plain_reason, require_shape
 from layerdag.runtime.reading import read_parsed, read_whole, require_parsable
 from layerdag.runtime.terminal import track
 from layerdag.traces.analysis import WORLD_NAMES
 from layerdag.traces.chakra.files import decode_trace, encode_trace, normalize
-from layerdag.traces.trace import AttributeTable, LazyTraces, Ragged, Trace, Wire, Workload
+from layerdag.traces.trace import AttributeTable, LazyTraces, Ragged, Trace, Wire, Workload, listed
 
 Columns = TypeVar("Columns", Trace, AttributeTable, Ragged)
 
@@ -88,30 +88,31 @@ class RankDecoder:
 
 _MAX_FORMS = 64  # of one length; comparing with each takes time
 _GROUP = re.compile(rb"\x0a\x07pg_name\xea\x01([\x01-\x0a])", re.DOTALL)  # string field 29: a text
+_ENDS = ("comm_dst", "comm_src")
 _END = re.compile(rb"\x0a\x08comm_(?:dst|src)\x38([\x80-\xff]{0,3}[\x00-\x7f])", re.DOTALL)
 
 
 class _Form:
-    """One file with its trace, and where other files of its kind have other bytes.
-
-    Args:
-        data: The file.
-        trace: What it holds.
-    """
+    """One file with its trace, and where other files of its kind have other bytes."""
 
     def __init__(self, data: bytes, trace: Trace) -> None:
         self._trace, self._data_B = trace, np.frombuffer(data, dtype=np.uint8)
-        row_C, row_E = _rows(trace, "pg_name"), _rows(trace, "comm_dst", "comm_src")
+        row_C = trace.attribute_rows("pg_name")[0]
+        row_E = np.sort(np.concatenate([trace.attribute_rows(end)[0] for end in _ENDS]))
         groups = [(found.end(), found[1][0]) for found in _GROUP.finditer(data)]
         ends = [found.span(1) for found in _END.finditer(data)]
         table = trace.attributes
         text_C = table.word_A[row_C].astype(np.int64)
+        is_text_A = table.wire_A == Wire.STRING
+        is_text_A[row_C] = False
+        others = (trace.name_N, trace.io_N6.reshape(-1), table.name_A, table.doc_A)
+        other_texts = np.concatenate([*others, table.word_A[is_text_A].astype(np.int64)])
         if not (
             len(groups) == row_C.size
             and len(ends) == row_E.size
             and (table.wire_A[row_C] == Wire.STRING).all()
             and (table.wire_A[row_E] == Wire.INT32).all()
-            and set(text_C.tolist()).isdisjoint(_other_texts(trace, row_C).tolist())
+            and not np.isin(text_C, other_texts).any()
         ):
             row_E, text_C, groups, ends = row_E[:0], text_C[:0], [], []  # equal files only
         at_C2 = np.array(groups, dtype=np.int64).reshape(-1, 2)
@@ -132,7 +133,12 @@ class _Form:
         self._positions = np.concatenate([np.zeros(0, dtype=np.int64), *positions])
         self._made = {self._data_B[self._positions].tobytes(): trace}
         same = self._filled(self._data_B)
-        if same is None or same.strings != trace.strings or _words(same) != _words(trace):
+        words = trace.attributes.word_A.tobytes()
+        if (
+            same is None
+            or same.strings != trace.strings
+            or same.attributes.word_A.tobytes() != words
+        ):
             self._positions = self._positions[:0]  # these places are something else
             self._texts, self._ends, self._made = {}, [], {b"": trace}
 
@@ -177,26 +183,9 @@ class _Form:
         return replace(self._trace, strings=tuple(strings), attributes=table)
 
 
-def _words(trace: Trace) -> bytes:
-    return trace.attributes.word_A.tobytes()
-
-
 def _spans(start: np.ndarray, width: int) -> np.ndarray:
     """Return the places of the bytes of spans of one width, int64 (N, width)."""
     return start[:, None] + np.arange(width)
-
-
-def _rows(trace: Trace, *names: str) -> np.ndarray:
-    known = [trace.strings.index(name) for name in names if name in trace.strings]
-    return np.flatnonzero(np.isin(trace.attributes.name_A, known))
-
-
-def _other_texts(trace: Trace, row_C: np.ndarray) -> np.ndarray:
-    table = trace.attributes
-    is_text_A = table.wire_A == Wire.STRING
-    is_text_A[row_C] = False
-    columns = (trace.name_N, trace.io_N6.reshape(-1), table.name_A, table.doc_A)
-    return np.concatenate([*columns, table.word_A[is_text_A].astype(np.int64)])
 
 
 def read_groups(path: str | Path, num_ranks: int) -> dict[str, tuple[int, ...]]:
@@ -212,40 +201,31 @@ def read_groups(path: str | Path, num_ranks: int) -> dict[str, tuple[int, ...]]:
 def decode_groups(data: bytes, path: str | Path, num_ranks: int) -> dict[str, tuple[int, ...]]:
     """Return the groups in the content of the file ``path``; errors as in ``read_groups``."""
     try:
-        loaded = json.loads(data, object_pairs_hook=list)
+        loaded = parse_json(data)
+        require_shape(loaded, {str: [int]})
     except (ValueError, RecursionError) as error:
-        raise TraceError(f"{path}: is no JSON ({error}); repair or replace it.") from None
-    is_object = isinstance(loaded, list) and all(isinstance(row, tuple) for row in loaded)
-    if is_object and data.lstrip()[:1] == b"{":
-        twice = [name for name, count in Counter(name for name, _ in loaded).items() if count > 1]
-        if twice:
-            raise TraceError(f"{path}: describes group '{twice[0]}' twice; keep one.")
-        loaded = dict(loaded)
-    if not isinstance(loaded, dict):
-        raise TraceError(f'{path}: holds no object; write {{"<group>": [rank, ...]}}.')
-    return {str(name): _group(name, ranks, num_ranks, path) for name, ranks in loaded.items()}
-
-
-def _group(name: str, ranks: object, num_ranks: int, path: str | Path) -> tuple[int, ...]:
-    if not isinstance(ranks, list) or not all(type(rank) is int for rank in ranks):
-        raise TraceError(f"{path}: group '{name}' is no list of ranks; write [0, 1, ...].")
-    outside = [rank for rank in ranks if not 0 <= rank < num_ranks]
-    if outside:
         raise TraceError(
-            f"{path}: group '{name}' names rank {outside[0]}, but the workload has ranks 0 to "
-            f"{num_ranks - 1}; correct the group or add the trace."
-        )
-    if not ranks:
-        raise TraceError(f"{path}: group '{name}' has no rank; list its ranks or leave it out.")
-    if len(set(ranks)) != len(ranks):
-        raise TraceError(f"{path}: group '{name}' names a rank twice; list each rank once.")
-    return tuple(ranks)
+            f"{path}: does not describe groups ({plain_reason(error)}); write "
+            '{"<group>": [rank, ...]}.'
+        ) from None
+    for name, ranks in loaded.items():
+        outside = [rank for rank in ranks if not 0 <= rank < num_ranks]
+        if outside:
+            raise TraceError(
+                f"{path}: group '{name}' names rank {outside[0]}, but the workload has ranks 0 to "
+                f"{num_ranks - 1}; correct the group or add the trace."
+            )
+        if not ranks:
+            raise TraceError(f"{path}: group '{name}' has no rank; list its ranks or leave it out.")
+        if len(set(ranks)) != len(ranks):
+            raise TraceError(f"{path}: group '{name}' names a rank twice; list each rank once.")
+    return {name: tuple(ranks) for name, ranks in loaded.items()}
 
 
 def groups_in_place(groups: Mapping[str, Sequence[int]], path: Path) -> list[tuple[Path, bytes]]:
     """Return path and content of the file of communicator groups, nothing if none is written.
 
-    ASTRA-sim's form is ``{"<group>": [rank, ...]}``. Group "0" is left out: it stands for all
+    ASTRA-sim's form is ``{"<group>": [rank, ...]}``. Group "0" is left out: it means all
     ranks, and ASTRA-sim aborts on an entry of that name. An empty file replaces one that is there,
     which would else be read with the new traces.
     """
@@ -266,12 +246,7 @@ _RANK_FILE = re.compile(r"(?P<prefix>.*?)\.?(?P<rank>\d{1,9})\.et(?:\.gz|\.xz)?"
 
 @dataclass(frozen=True)
 class RankFile:
-    """What the file name of one rank's trace says: ``PREFIX.<rank>.et``, packed or not.
-
-    Attributes:
-        prefix: Common to all ranks of the job.
-        rank: The rank.
-    """
+    """What the file name of one rank's trace says: ``PREFIX.<rank>.et``, packed or not."""
 
     prefix: str
     rank: int
@@ -308,7 +283,10 @@ def read_workload(location: str | Path, groups_file: str | Path | None = None) -
     files = rank_files(location)
     decoder = RankDecoder()
     traces = [decoder.decode(read_whole(path, error=TraceError), str(path)) for path in files]
-    groups_path = Path(groups_file) if groups_file else _default_groups(files[0])
+    found = RankFile.from_name(files[0].name)
+    usual = ([f"{found.prefix}.comm_group.json"] if found else []) + ["comm_group.json"]
+    beside = (path for name in usual if (path := files[0].with_name(name)).is_file())
+    groups_path = groups_file or next(beside, None)
     groups = read_groups(groups_path, len(files)) if groups_path else {}
     return Workload(tuple(traces), groups, str(location))
 
@@ -327,7 +305,7 @@ def rank_files(location: str | Path) -> list[Path]:
         raise TraceError(f"{location}: there is no folder {folder}; check the path.")
     if prefix is not None:
         _settle_names(location)
-    elif beside := _beside(location):
+    elif beside := _trace_beside(location):
         raise TraceError(
             f"{location}: is a folder, and also the prefix of {beside.name} beside it; name "
             f"{location}/PREFIX, or rename one of them."
@@ -337,7 +315,16 @@ def rank_files(location: str | Path) -> list[Path]:
         named = _named(sets, prefix)
         sets = {} if named is None else {named: sets[named]}
     if not sets:
-        raise TraceError(_nothing_at(location, prefix, folder))
+        if prefix is None:
+            raise TraceError(
+                f"{location}: this folder holds no file PREFIX.<rank>.et; check the path."
+            )
+        if location.exists():
+            raise TraceError(f"{location}: is neither a file nor a folder; name a trace.")
+        raise TraceError(
+            f"{location}: there is no such file or folder, and no {prefix}.<rank>.et in {folder}; "
+            "check the path."
+        )
     if len(sets) > 1:
         names = ", ".join(sorted(sets)[:5])
         raise TraceError(
@@ -346,22 +333,11 @@ def rank_files(location: str | Path) -> list[Path]:
     return _in_order(next(iter(sets.values())), location)
 
 
-def _beside(folder: Path) -> Path | None:
+def _trace_beside(folder: Path) -> Path | None:
     """Return the trace of rank 0 whose prefix has the name of a folder."""
-    plain = rank_file(folder, 0) if folder.name else None
-    found = [] if plain is None else [plain, *(Path(f"{plain}{end}") for end in (".gz", ".xz"))]
+    ends = ("", ".gz", ".xz") if folder.name else ()
+    found = (Path(f"{rank_file(folder, 0)}{end}") for end in ends)
     return next((path for path in found if path.is_file()), None)
-
-
-def _nothing_at(location: Path, prefix: str | None, folder: Path) -> str:
-    if prefix is None:
-        return f"{location}: this folder holds no file PREFIX.<rank>.et; check the path."
-    if location.exists():
-        return f"{location}: is neither a file nor a folder; name a trace."
-    return (
-        f"{location}: there is no such file or folder, and no {prefix}.<rank>.et in {folder}; "
-        "check the path."
-    )
 
 
 def holds_rank_files(location: str | Path) -> bool:
@@ -403,19 +379,11 @@ def _in_order(by_rank: Mapping[int, File], location: str | Path) -> list[File]:
     if len(by_rank) <= max(by_rank):
         absent = (rank for rank in range(max(by_rank)) if rank not in by_rank)
         missing = list(itertools.islice(absent, 11))
-        shown = ", ".join(map(str, missing[:10])) + (", ..." if len(missing) > 10 else "")
         raise TraceError(
             f"{location}: has {len(by_rank)} trace files up to rank {max(by_rank)}, but lacks "
-            f"rank {shown}; add the missing files."
+            f"rank {listed(missing, 10)}; add the missing files."
         )
     return [by_rank[rank] for rank in range(len(by_rank))]
-
-
-def _default_groups(first: Path) -> Path | None:
-    """Return the group file beside the trace of rank 0, if there is one."""
-    found = RankFile.from_name(first.name)
-    names = ([f"{found.prefix}.comm_group.json"] if found else []) + ["comm_group.json"]
-    return next((first.with_name(n) for n in names if first.with_name(n).is_file()), None)
 
 
 def existing_files(prefix: str | Path) -> list[Path]:
@@ -451,12 +419,7 @@ def write_workload(workload: Workload, prefix: str | Path, *, overwrite: bool = 
     ``normalize``. No file is put in its place before all are written, so that a faulty trace
     leaves nothing behind, and whoever is killed on the way leaves the older workload or the new
     one. For readers other than layerdag, rank 0 comes last, and an older one goes first.
-
-    Args:
-        workload: What to write.
-        prefix: Path without rank and ending.
-        overwrite: Whether a workload of that prefix may be replaced, ranks that the new one lacks
-            included.
+    ``overwrite`` replaces a workload of that prefix, ranks that the new one lacks included.
 
     Raises:
         UsageError: If a workload of that prefix is there and may not be replaced.
@@ -491,9 +454,7 @@ def encode_workload(workload: Workload, name: str) -> list[tuple[str, bytes]]:
 def decode_workload(files: Mapping[str, bytes], source: str) -> Workload:
     """Return the workload whose files, by their names, have these contents.
 
-    Args:
-        files: Those of one job, as ``encode_workload`` makes them; others are left out.
-        source: Where they are from, for messages.
+    ``files`` are those of one job, as ``encode_workload`` makes them; others are left out.
 
     Raises:
         TraceError: If ranks are missing, or a file cannot be read.
@@ -514,10 +475,9 @@ def decode_workload(files: Mapping[str, bytes], source: str) -> Workload:
 
 def _require_whole_world(workload: Workload) -> None:
     """Raise TraceError if a group that stands for all ranks is described otherwise."""
+    world = set(range(workload.num_ranks))
     for name in WORLD_NAMES:
-        if set(workload.groups.get(name, range(workload.num_ranks))) != set(
-            range(workload.num_ranks)
-        ):
+        if set(workload.groups.get(name, world)) != world:
             raise TraceError(
                 f"{workload.source}: group '{name}' stands for all ranks, but is described as "
                 f"{list(workload.groups[name])[:8]}; give that group a number above 0."
@@ -527,9 +487,5 @@ def _require_whole_world(workload: Workload) -> None:
 def _files(workload: Workload) -> Iterable[tuple[int, bytes]]:
     if isinstance(workload.traces, LazyTraces):
         return workload.traces.files()
-    encoded: dict[int, bytes] = {}
-    for trace in workload.traces:
-        if id(trace) not in encoded:
-            encoded[id(trace)] = encode_trace(normalize(trace))
-    ranks = reversed(range(workload.num_ranks))
-    return [(rank, encoded[id(workload.traces[rank])]) for rank in ranks]
+    encoded = workload.for_each_rank(lambda trace: encode_trace(normalize(trace)))
+    return [(rank, encoded[rank]) for rank in reversed(range(workload.num_ranks))]

@@ -3,9 +3,4 @@
 from layerdag.traces.hlo.parser import read_program
 from layerdag.traces.hlo.program import Hardware, program_workload, summarize_program
 
-__all__ = [
-    "Hardware",
-    "program_workload",
-    "read_program",
-    "summarize_program",
-]
+__all__ = ["Hardware", "program_workload", "read_program", "summarize_program"]

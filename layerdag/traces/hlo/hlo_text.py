@@ -19,7 +19,7 @@ COLLECTIVE_KEY = "layerdag_collective"
 LAYOUT_KEY = "layerdag_dim_labels"
 """Frontend attribute with the layout of a convolution: "b01f_o01i->b01f"."""
 ORDER_TARGET = "layerdag$order"
-"""Target of custom calls that only stand for an order or a tuple, and take no time."""
+"""Target of custom calls that only express an order or a tuple, and take no time."""
 
 _MAX_NESTED = 1_000
 _CHUNK = 1 << 22
@@ -45,15 +45,11 @@ _NO_CONFIG = re.compile(r", backend_config=.*$")
 def refuse_deep_nesting(data: bytes, source: str) -> None:
     """Refuse a text whose brackets nest so deep that a parser could run out of its stack.
 
-    Args:
-        data: The text.
-        source: For the message.
-
     Raises:
         DataError: If more than a thousand brackets are open at once, or signs follow one another.
     """
     depth = 0
-    # An arrow and the sign of an iota ("[1,2]<=[2]") are no brackets.
+    # An arrow and the sign of an iota ("[1,2]<=[2]") are not brackets.
     for begin in range(0, len(data), _CHUNK):
         chunk = data[begin : begin + _CHUNK].replace(b"->", b"  ").replace(b"<=", b"  ")
         steps = _STEPS[np.frombuffer(chunk, np.uint8)]
@@ -84,8 +80,6 @@ class _Instruction:
 
     Attributes:
         begin: What stands before its name.
-        name: Without the sign.
-        shape: Of its result.
         opcode: Such as "all-reduce".
         operands: Each with its shape and name.
         attributes: The rest, from the comma on.
@@ -132,7 +126,7 @@ def _parts(text: str) -> tuple[str, ...]:
 
 
 def _instruction(line: str) -> _Instruction | None:
-    """Return the parts of a line, None if it is no instruction."""
+    """Return the parts of a line, None if it is not an instruction."""
     found = _INSTRUCTION.fullmatch(line)
     if found is None:
         return None
@@ -148,7 +142,6 @@ def _instruction(line: str) -> _Instruction | None:
 
 
 def _shape(operand: str) -> str:
-    """Return the shape of an operand."""
     return operand.rpartition("%")[0].strip()
 
 

@@ -1,19 +1,20 @@
 """What one StableHLO operation says: what it contracts, whom it talks to, how often it loops.
 
 XLA's compiler for NVIDIA's devices replaces matrix products, convolutions and attention by custom
-calls of cuBLAS and cuDNN, and tells in ``backend_config`` and ``dim_labels`` what they compute.
+calls of cuBLAS and cuDNN, whose ``backend_config`` and ``dim_labels`` say what they compute.
 """
 
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from layerdag.errors import DataError
+from layerdag.hardware.hlo_operators import ANNOTATIONS, LIBRARIES, LIBRARY_CALLS
 from layerdag.traces.hlo.hlo_text import ORDER_TARGET
 from layerdag.traces.hlo.program import ValueType
 
@@ -24,17 +25,22 @@ def reduced_elements(operation: Any, name: str, inputs: Sequence[ValueType]) -> 
     """Return the elements behind one of the result: contracted, in the kernel, in the window."""
     if name == "dot":
         return inputs[0].shape[-1] if inputs[0].shape else 1
+    attributes = operation.attributes
     if name == "dot_general":
-        contracted = _listed(operation, "dot_dimension_numbers", "lhs_contracting_dimensions")
-        return math.prod(inputs[0].shape[i] for i in contracted)
+        from jaxlib.mlir.dialects.stablehlo import DotDimensionNumbers
+
+        product = DotDimensionNumbers(attributes["dot_dimension_numbers"])
+        return math.prod(inputs[0].shape[i] for i in product.lhs_contracting_dimensions)
     if name in ("convolution", "dynamic_conv"):
-        spatial = _listed(operation, "dimension_numbers", "kernel_spatial_dimensions")
-        features = _kernel_input_features(operation)
-        return math.prod(inputs[1].shape[i] for i in (*spatial, features))
+        from jaxlib.mlir.dialects.stablehlo import ConvDimensionNumbers
+
+        kernel = ConvDimensionNumbers(attributes["dimension_numbers"])
+        summed = (*kernel.kernel_spatial_dimensions, kernel.kernel_input_feature_dimension)
+        return math.prod(inputs[1].shape[i] for i in summed)
     if name == "reduce":
-        return math.prod(inputs[0].shape[i] for i in _integers(operation.attributes["dimensions"]))
+        return math.prod(inputs[0].shape[int(i)] for i in attributes["dimensions"])
     if name == "reduce_window":
-        return math.prod(_integers(operation.attributes["window_dimensions"]))
+        return math.prod(int(size) for size in attributes["window_dimensions"])
     return 1
 
 
@@ -104,15 +110,13 @@ def trip_count(operation: Any) -> int | None:
 def _turns(begin: int, limit: int, step: int, direction: str) -> int | None:
     """Return the turns of ``for (i = begin; i <direction> limit; i += step)``."""
     word = next((w for w in ("LT", "LE", "GT", "GE", "NE") if w in direction), "")
-    entered = {"LT": begin < limit, "LE": begin <= limit, "GT": begin > limit, "GE": begin >= limit}
-    if word and not entered.get(word, begin != limit):
+    if word == "NE":
+        turns, rest = divmod(limit - begin, step)
+        return turns if turns >= 0 and not rest else None
+    up, stop = word in ("LT", "LE"), limit + (word == "LE") - (word == "GE")
+    if word and not (begin < stop if up else begin > stop):
         return 0
-    if word in ("LT", "LE") and step > 0:
-        return -(-(limit - begin + (word == "LE")) // step)
-    if word in ("GT", "GE") and step < 0:
-        return -(-(begin - limit + (word == "GE")) // -step)
-    exact = word == "NE" and (limit - begin) % step == 0 and (limit - begin) // step > 0
-    return (limit - begin) // step if exact else None
+    return -((begin - stop) // step) if word and up == (step > 0) else None
 
 
 def _step(value: Any, body: Any, index: int, loop: Any) -> int | None:
@@ -194,62 +198,6 @@ def _mesh_groups(text: str, meshes: Mapping[str, Any]) -> list[list[int]]:
     return moved.reshape(-1, math.prod(sizes[axis] for axis in axes)).tolist()
 
 
-def _listed(operation: Any, attribute: str, key: str) -> list[int]:
-    from jaxlib.mlir.dialects import stablehlo
-
-    kind = {
-        "dot_dimension_numbers": stablehlo.DotDimensionNumbers,
-        "dimension_numbers": stablehlo.ConvDimensionNumbers,
-    }[attribute]
-    return list(getattr(kind(operation.attributes[attribute]), key))
-
-
-def _kernel_input_features(operation: Any) -> int:
-    from jaxlib.mlir.dialects import stablehlo
-
-    numbers = stablehlo.ConvDimensionNumbers(operation.attributes["dimension_numbers"])
-    return int(numbers.kernel_input_feature_dimension)
-
-
-def _integers(attribute: Any) -> Iterable[int]:
-    return [int(number) for number in attribute]
-
-
-_ANNOTATIONS = frozenset(
-    (
-        *("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "LayoutConstraint"),
-        *("annotate_device_placement", "AssumeGatherIndicesInBound", "NopCustomCall"),
-        *("AllocateBuffer", "CreateBuffer", "Pin", "Unpin", "shape_assertion", ORDER_TARGET),
-    )
-)
-# Targets of XLA (xla/service/gpu/cublas_cudnn.cc) that are products, convolutions or attention.
-# Others of the same libraries, such as __cudnn$convReorderFilter and __cudnn$norm, are none.
-_GEMM = frozenset(
-    (
-        *("__cublas$gemm", "__triton_gemm", "__cublas$lt$matmul"),
-        *("__cublas$lt$matmul$f8", "__cublas$lt$matmul$mx"),
-    )
-)
-_CONVOLUTION = {
-    f"__cudnn$conv{kind}": kind
-    for kind in (
-        *("Forward", "ForwardGraph", "BiasActivationForward"),
-        *("BackwardInput", "BackwardFilter"),
-    )
-}
-_FORMS_OF_ATTENTION = (
-    "BmmBmm",
-    *(f"{scale}Softmax{drop}"
-      for scale in ("", "ScaleBias", "ScaleMask", "ScaleBiasMask") for drop in ("", "Dropout")),
-)  # fmt: skip
-_ATTENTION = {
-    f"__cudnn$fmha{form}{direction}{width}": direction == "Backward"
-    for form in _FORMS_OF_ATTENTION
-    for direction in ("", "Backward")
-    for width in ("", "F8")
-}
-"""Whether each is the backward pass."""
-_LIBRARY = ("__cublas$", "__cudnn$")
 _BACKWARD_PRODUCTS = 5
 _BYTES = ("i8", "ui8")
 
@@ -259,10 +207,8 @@ class CustomCall:
     """A custom call of a program.
 
     Attributes:
-        target: What is called.
         config: Text of its ``backend_config``; "" if there is none.
         layout: ``dim_labels`` of a convolution, such as "b01f_o01i->b01f"; "" for others.
-        inputs: Operands.
         outputs: Results, without the scratch memory of a library.
     """
 
@@ -273,21 +219,23 @@ class CustomCall:
     outputs: Sequence[ValueType]
 
     def is_annotation(self) -> bool:
-        """Return whether it only tells something to the compiler, and takes no time."""
-        return self.target in _ANNOTATIONS or self.target.startswith("xla.sdy.")
+        """Return whether it only annotates something for the compiler, and takes no time."""
+        known = (*ANNOTATIONS, ORDER_TARGET)
+        return self.target in known or self.target.startswith("xla.sdy.")
 
     def matrix_flops(self) -> int | None:
         """Return the operations of a matrix product, a convolution or attention.
 
         None if the call is none of these, or if its configuration does not say what it computes.
         """
+        kind, _, direction = LIBRARY_CALLS.get(self.target, "").partition(" ")
         try:
-            if self.target in _GEMM:
+            if kind == "product":
                 return self._product()
-            if self.target in _CONVOLUTION:
-                return self._convolution(_CONVOLUTION[self.target])
-            if self.target in _ATTENTION:
-                return self._attention(backward=_ATTENTION[self.target])
+            if kind == "convolution":
+                return self._convolution(direction)
+            if kind == "attention":
+                return self._attention(backward=direction == "backward")
         except (ValueError, KeyError, IndexError, TypeError, AttributeError, ZeroDivisionError):
             return None
         return None
@@ -327,7 +275,7 @@ class CustomCall:
 
 def without_scratch(target: str, outputs: Sequence[ValueType]) -> Sequence[ValueType]:
     """Return the results of a call without the scratch memory that a library asks for."""
-    scratch = len(outputs) > 1 and target.startswith(_LIBRARY)
+    scratch = len(outputs) > 1 and target.startswith(LIBRARIES)
     last = outputs[-1] if scratch else None
     if last is not None and last.element in _BYTES and len(last.shape) == 1:
         return outputs[:-1]

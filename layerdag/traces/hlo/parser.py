@@ -1,15 +1,17 @@
 """Parse StableHLO and HLO text through jaxlib."""
 
+import contextlib
 import importlib
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
 from layerdag.errors import DataError
 from layerdag.hardware.collectives import COLLECTIVES
+from layerdag.hardware.hlo_operators import HLO_OPERATORS, HloKind
 from layerdag.runtime.notes import NoteCollector, NoteKind
 from layerdag.runtime.reading import read_whole
 from layerdag.traces.hlo.hlo_text import (
@@ -29,10 +31,6 @@ from layerdag.traces.hlo.operations import (
     without_scratch,
 )
 from layerdag.traces.hlo.program import (
-    ELEMENTWISE,
-    FREE,
-    MATRIX,
-    MOVES,
     Collective,
     CompiledProgram,
     Computation,
@@ -45,12 +43,11 @@ _OPERATIONS = frozenset(
     (*(row.hlo for row in COLLECTIVES if row.hlo), "collective_permute", "cross-replica-sum")
 )
 _INLINED = frozenset(("call", "composite", "manual_computation", "async_start"))
-_BRANCHES = frozenset(("if", "case"))
-_UNKNOWN = frozenset(("send", "recv", "infeed", "outfeed"))
+_BRANCHES = ("if", "case")
+_UNKNOWN = ("send", "recv", "infeed", "outfeed")
 MAX_OPERATIONS = 2_000_000
 """Most operations of a program, calls inlined and loops unrolled."""
 _DEEPEST = 100
-_RULED = FREE | MOVES | ELEMENTWISE | MATRIX | {"reduce", "reduce_window"}
 _RAGGED = "ragged_all_to_all"
 _FRONTEND = "mhlo.frontend_attributes"
 
@@ -58,12 +55,9 @@ Values = dict[Any, tuple[int, ...]]
 
 
 class HloLowering:
-    """Collects the items of a module.
+    """Collects the items of a module that jaxlib has parsed.
 
-    Args:
-        module: Parsed by jaxlib.
-        source: For messages.
-        counts: Replicas and partitions that the text of an HLO module states.
+    ``counts`` are the replicas and partitions that the text of an HLO module states.
     """
 
     def __init__(self, module: Any, source: str, counts: Mapping[str, int]) -> None:
@@ -75,14 +69,10 @@ class HloLowering:
             if "sym_name" in operation.attributes:
                 found[_text(operation.attributes["sym_name"])] = operation
         listed = module.operation.attributes
-        self._replicas = max(
-            self._stated(listed, "mhlo.num_replicas"),
-            counts.get("replica_count", 1),
-            counts.get("num_replicas", 1),
-        )
-        self._partitions = max(
-            self._stated(listed, "mhlo.num_partitions"), counts.get("num_partitions", 1)
-        )
+        replicas = (counts.get("replica_count", 1), counts.get("num_replicas", 1))
+        self._replicas = max(self._stated(listed, "mhlo.num_replicas"), *replicas)
+        partitions = counts.get("num_partitions", 1)
+        self._partitions = max(self._stated(listed, "mhlo.num_partitions"), partitions)
         self._items: list[Computation | Collective] = []
         self._found = NoteCollector(source)
         self._static: dict[Any, Computation] = {}
@@ -107,42 +97,57 @@ class HloLowering:
                 f"most {MAX_OPERATIONS:,} are taken, so give a smaller model or fewer turns"
             )
         self._block(begin, {})
-        self._note_shardings()
+        meshes = [name for name, found in self._meshes.items() if _name(found) == "mesh"]
+        if meshes and not any(isinstance(item, Collective) for item in self._items):
+            effect = (
+                "shardings are annotations only and no collective is there; compile the module "
+                "for its devices first and give the partitioned HLO"
+            )
+            self._found.add(NoteKind.ATTRIBUTE, f"sdy.mesh @{meshes[0]}", effect)
+        named = [
+            rank
+            for item in self._items
+            if isinstance(item, Collective)
+            for group in (*item.groups, *item.pairs)
+            for rank in group
+        ]
+        devices = max(self._replicas * self._partitions, 1 + max(named, default=0))
         name = self._module.operation.attributes
         return CompiledProgram(
             _text(name["sym_name"]) if "sym_name" in name else self._source,
-            self._devices(),
+            devices,
             tuple(self._items),
             self._found.notes,
         )
 
-    def _size(self, block: Any) -> int:
+    @contextlib.contextmanager
+    def _deeper(self) -> Iterator[None]:
         self._depth += 1
         if self._depth > _DEEPEST:
             self._refuse(f"nests calls and loops more than {_DEEPEST} deep")
-        total = 0
-        for view in block.operations:
-            operation = view.operation
-            name = _name(operation)
-            total += 1
-            if name in _INLINED:
-                total += self._called_size(operation)
-            elif name == "while":
-                total += self._turns_of(operation) * self._size(operation.regions[1].blocks[0])
-            elif name in _BRANCHES:
-                total += sum(self._size(region.blocks[0]) for region in operation.regions)
+        yield
         self._depth -= 1
-        return total
 
-    def _called_size(self, operation: Any) -> int:
-        """Return how many operations a call runs; functions are counted once."""
-        if operation.regions and len(operation.regions[0].blocks):
-            return self._size(operation.regions[0].blocks[0])
-        function = self._callee(operation)
-        name = _text(function.attributes["sym_name"])
-        if name not in self._sizes:
-            self._sizes[name] = self._size(self._body(function))
-        return self._sizes[name]
+    def _size(self, block: Any) -> int:
+        """Return how many operations a block runs; functions are counted once."""
+        total = 0
+        with self._deeper():
+            for view in block.operations:
+                operation, name = view.operation, _name(view)
+                total += 1
+                if name in _INLINED and _has_body(operation):
+                    total += self._size(operation.regions[0].blocks[0])
+                elif name in _INLINED:
+                    function = self._callee(operation)
+                    called = _text(function.attributes["sym_name"])
+                    if called not in self._sizes:
+                        self._sizes[called] = self._size(self._body(function))
+                    total += self._sizes[called]
+                elif name == "while":
+                    total += self._turns_of(operation) * self._size(operation.regions[1].blocks[0])
+                elif name in _BRANCHES:
+                    total += sum(self._size(region.blocks[0]) for region in operation.regions)
+        return total
 
     def _turns_of(self, operation: Any) -> int:
         if operation not in self._turns:
@@ -156,62 +161,34 @@ class HloLowering:
         return self._turns[operation]
 
     def _body(self, function: Any) -> Any:
-        if not len(function.regions[0].blocks):
+        if not _has_body(function):
             name = _text(function.attributes["sym_name"])
             self._refuse(f"declares the function '{name}' without a body; link it before")
         return function.regions[0].blocks[0]
 
-    def _devices(self) -> int:
-        named = [
-            rank
-            for item in self._items
-            if isinstance(item, Collective)
-            for group in (*item.groups, *item.pairs)
-            for rank in group
-        ]
-        return max(self._replicas * self._partitions, 1 + max(named, default=0))
-
-    def _note_shardings(self) -> None:
-        meshes = [name for name, found in self._meshes.items() if _name(found) == "mesh"]
-        if meshes and not any(isinstance(item, Collective) for item in self._items):
-            self._found.add(
-                NoteKind.ATTRIBUTE,
-                f"sdy.mesh @{meshes[0]}",
-                "shardings are annotations only and no collective is there; compile the module "
-                "for its devices first and give the partitioned HLO",
-            )
-
-    def _block(self, block: Any, values: Values) -> tuple[tuple[int, ...], ...]:
+    def _block(self, block: Any, values: Values) -> Sequence[tuple[int, ...]]:
         """Add the operations of a block; return the items behind what it returns."""
-        self._depth += 1
-        if self._depth > _DEEPEST:
-            self._refuse(f"nests calls and loops more than {_DEEPEST} deep")
-        returned: tuple[tuple[int, ...], ...] = ()
-        for view in block.operations:
-            operation = view.operation
-            if _name(operation) == "return":
-                returned = tuple(values.get(value, ()) for value in operation.operands)
-                break
-            self._operation(operation, values)
-        self._depth -= 1
-        return returned
-
-    def _operation(self, operation: Any, values: Values) -> None:
-        name = _name(operation)
-        given = [values.get(value, ()) for value in operation.operands]
-        if name in _INLINED:
-            results = self._inlined(operation, name, given, values)
-        elif name == "while":
-            results = self._loop(operation, given, values)
-        elif name in _BRANCHES:
-            results = self._branches(operation, values)
-        elif name in _UNKNOWN:
-            self._refuse(f"has the operation '{name}', which names no device of the same program")
-        else:
-            parents = tuple(sorted({item for of in given for item in of}))
-            results = [self._added(operation, name, parents)] * len(operation.results)
-        for value, behind in zip(operation.results, results, strict=False):
-            values[value] = behind
+        with self._deeper():
+            for view in block.operations:
+                operation, name = view.operation, _name(view)
+                given = [values.get(value, ()) for value in operation.operands]
+                if name == "return":
+                    return given
+                if name in _INLINED:
+                    results = self._inlined(operation, given, values)
+                elif name == "while":
+                    results = self._loop(operation, given, values)
+                elif name in _BRANCHES:
+                    results = self._branches(operation, values)
+                elif name in _UNKNOWN:
+                    self._refuse(
+                        f"has the operation '{name}', which names no device of the same program"
+                    )
+                else:
+                    parents = tuple(sorted({item for of in given for item in of}))
+                    results = [self._added(operation, name, parents)] * len(operation.results)
+                values.update(zip(operation.results, results, strict=False))
+        return ()
 
     def _added(self, operation: Any, name: str, parents: tuple[int, ...]) -> tuple[int, ...]:
         """Add an operation that is not taken apart; one without cost hands its parents on."""
@@ -236,14 +213,14 @@ class HloLowering:
             if name == "fusion":
                 flops = sum(self._inner_flops(region) for region in operation.regions)
             else:
-                reduced = reduced_elements(operation, name, inputs)
-                flops = flops_of(name, inputs, outputs, reduced)
-                if name not in _RULED:
+                flops = flops_of(name, outputs, reduced_elements(operation, name, inputs))
+                if name not in HLO_OPERATORS:
                     effect = "no rule of costs; counted by its bytes alone"
                     self._found.add(NoteKind.OPERATOR, name, effect)
             moved = bytes_of(name, inputs, outputs)
             element = _widest((*inputs, *outputs))
-            self._static[operation] = Computation(name, flops, moved, element, (), name in MATRIX)
+            matrix = HLO_OPERATORS.get(name) is HloKind.MATRIX
+            self._static[operation] = Computation(name, flops, moved, element, (), matrix)
         return self._static[operation]
 
     def _custom(
@@ -251,7 +228,9 @@ class HloLowering:
     ) -> Computation:
         said = operation.attributes
         target = _text(said["call_target_name"])
-        config = str(said["backend_config"].value) if _is_text(said, "backend_config") else ""
+        config = ""
+        if "backend_config" in said and type(said["backend_config"]).__name__ == "StringAttr":
+            config = str(said["backend_config"].value)
         results = without_scratch(target, outputs)
         call = CustomCall(target, config, _frontend(operation, LAYOUT_KEY), inputs, results)
         if call.is_annotation():
@@ -297,9 +276,9 @@ class HloLowering:
         return Collective("all_to_all", given, groups, (), parents)
 
     def _inlined(
-        self, operation: Any, name: str, given: list[tuple[int, ...]], values: Values
+        self, operation: Any, given: list[tuple[int, ...]], values: Values
     ) -> Sequence[tuple[int, ...]]:
-        if operation.regions and len(operation.regions[0].blocks):
+        if _has_body(operation):
             block = operation.regions[0].blocks[0]
             inner = dict(values)
         else:
@@ -318,13 +297,11 @@ class HloLowering:
     def _loop(
         self, operation: Any, given: list[tuple[int, ...]], values: Values
     ) -> Sequence[tuple[int, ...]]:
-        turns = self._turns_of(operation)
         body = operation.regions[1].blocks[0]
         carried: Sequence[tuple[int, ...]] = given
-        for _ in range(turns):
-            carried = self._block(
-                body, {**values, **dict(zip(body.arguments, carried, strict=False))}
-            )
+        for _ in range(self._turns_of(operation)):
+            inner = dict(zip(body.arguments, carried, strict=False))
+            carried = self._block(body, {**values, **inner})
         return carried
 
     def _branches(self, operation: Any, values: Values) -> Sequence[tuple[int, ...]]:
@@ -352,7 +329,7 @@ class HloLowering:
         if not kind.has_static_shape:
             self._refuse(f"has a dynamic shape ({kind}); refine it to sizes first")
         found = ValueType(tuple(kind.shape), str(kind.element_type))
-        if not found.is_known:
+        if not found.element_bits:
             self._refuse(
                 f"has tensors of the element type '{found.element}', whose size is unknown"
             )
@@ -371,16 +348,16 @@ class HloLowering:
         raise DataError(f"{self._source}: {what}.")
 
 
+def _has_body(operation: Any) -> bool:
+    return bool(operation.regions) and len(operation.regions[0].blocks) > 0
+
+
 def _name(operation: Any) -> str:
     return str(operation.operation.name).rpartition(".")[2]
 
 
 def _text(attribute: Any) -> str:
     return str(attribute).strip('"')
-
-
-def _is_text(attributes: Any, name: str) -> bool:
-    return name in attributes and type(attributes[name]).__name__ == "StringAttr"
 
 
 def _frontend(operation: Any, key: str) -> str:
@@ -400,7 +377,6 @@ def _widest(tensors: Sequence[ValueType]) -> str:
 MAX_TEXT_BYTES = 256 << 20
 _MLIR = re.compile(rb'\s*(?:(?://|#)[^\n]*\s*)*(?:module\b|func\.func\b|"builtin\.module")')
 _HLO = re.compile(rb"\s*(?://[^\n]*\s*)*HloModule\b")
-_DIALECTS = ("stablehlo", "sdy", "mhlo")
 _COUNT = re.compile(r"\b(num_partitions|replica_count|num_replicas)=(\d+)")
 
 
@@ -417,7 +393,7 @@ def read_program(path: str | Path) -> CompiledProgram:
     groups and its fusions and loops are understood. Loops are unrolled.
 
     Raises:
-        DataError: If the file is none, jaxlib is missing, the text cannot be parsed, a shape is
+        DataError: If the file is neither, jaxlib is missing, the text cannot be parsed, a shape is
             dynamic, the trip count of a loop does not follow from constants, or the program has
             too many operations when it is unrolled.
     """
@@ -444,59 +420,26 @@ def read_program(path: str | Path) -> CompiledProgram:
         ) from None
 
 
-@dataclass(frozen=True)
-class _Bindings:
-    """Modules of jaxlib; all of them are typed as little as jaxlib is.
-
-    Attributes:
-        ir: MLIR.
-        dialects: Those that need a class each, and those that XLA registers together.
-        hlo: HLO modules.
-        jax: Their conversion.
-    """
-
-    ir: Any
-    dialects: tuple[Any, Any, Any, Any]
-    hlo: Any
-    jax: Any
-
-
-def _jaxlib() -> _Bindings:
-    """Return the bindings that are needed.
-
-    Raises:
-        DataError: If jaxlib is not there, or another one than the extra asks for.
-    """
+def _jaxlib(name: str) -> Any:
+    """Return a module of jaxlib. Raises DataError if it is missing, or of another version."""
     try:
-        named = [importlib.import_module(f"jaxlib.mlir.dialects.{n}") for n in _DIALECTS]
-        together = importlib.import_module("jaxlib.mlir._mlir_libs._jax_mlir_ext")
-        ir, hlo, jax = (importlib.import_module(f"jaxlib.{n}") for n in ("mlir.ir", "_hlo", "_jax"))
+        return importlib.import_module(f"jaxlib.{name}")
     except ImportError as error:
         raise DataError(
             "StableHLO and HLO are parsed by jaxlib, which is missing or of another version "
             f"({error}); install it with: pip install 'layerdag[hlo]'."
         ) from None
-    stablehlo, sdy, mhlo = named
-    return _Bindings(ir, (together, stablehlo, sdy, mhlo), hlo, jax)
 
 
 def _parsed(text: str, source: str) -> Any:
-    """Return the module.
-
-    Raises:
-        DataError: If it cannot be parsed, with the first message of the parser.
-    """
-    found = _jaxlib()
-    ir = found.ir
-    together, stablehlo, sdy, mhlo = found.dialects
-    context = ir.Context()
-    registry = ir.DialectRegistry()
-    together.register_dialects(registry)
+    ir = _jaxlib("mlir.ir")
+    context, registry = ir.Context(), ir.DialectRegistry()
+    _jaxlib("mlir._mlir_libs._jax_mlir_ext").register_dialects(registry)
     context.append_dialect_registry(registry)
     context.load_all_available_dialects()
-    stablehlo.register_dialect(context)
-    sdy.register_dialect(context)
-    mhlo.register_mhlo_dialect(context)
+    _jaxlib("mlir.dialects.stablehlo").register_dialect(context)
+    _jaxlib("mlir.dialects.sdy").register_dialect(context)
+    _jaxlib("mlir.dialects.mhlo").register_mhlo_dialect(context)
     context.allow_unregistered_dialects = True
     try:
         return ir.Module.parse(text, context=context)
@@ -507,16 +450,15 @@ def _parsed(text: str, source: str) -> Any:
 
 
 def _stablehlo(text: str, source: str) -> str:
-    found = _jaxlib()
+    hlo, jax = _jaxlib("_hlo"), _jaxlib("_jax")
     try:
-        module = found.hlo.hlo_module_from_text(spelled(text))
-        shapes = found.hlo.HloPrintOptions()
-        shapes.print_operand_shape, shapes.print_metadata = True, False
-        printed = module.to_string(shapes) if needs_words(text) else ""
-        if printed:
-            module = found.hlo.hlo_module_from_text(in_other_words(printed))
-        computation = found.hlo.XlaComputation(module.as_serialized_hlo_module_proto())
-        converted = found.jax.mlir.xla_computation_to_mlir_module(computation)
+        module = hlo.hlo_module_from_text(spelled(text))
+        if needs_words(text):
+            shapes = hlo.HloPrintOptions()
+            shapes.print_operand_shape, shapes.print_metadata = True, False
+            module = hlo.hlo_module_from_text(in_other_words(module.to_string(shapes)))
+        computation = hlo.XlaComputation(module.as_serialized_hlo_module_proto())
+        converted = jax.mlir.xla_computation_to_mlir_module(computation)
     except Exception as error:  # XLA's errors have types of several modules
         reason = " ".join(str(error).split())
         raise DataError(f"{source}: cannot be parsed as HLO ({reason:.300}).") from None

@@ -2,6 +2,4 @@
 
 from layerdag.traces.pytorch.importer import import_pytorch
 
-__all__ = [
-    "import_pytorch",
-]
+__all__ = ["import_pytorch"]

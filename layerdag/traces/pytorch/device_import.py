@@ -1,19 +1,16 @@
-"""Import device activity of a profile: kernels, launches, communication.
-
-Import of profiles with device activity: kernels, the calls that launch them, and their order.
+"""Import of profiles with device activity: kernels, the calls that launch them, and their order.
 
 Nodes are the kernels (COMP, or COMM_* for NCCL and RCCL), named after the operator that launched
 them, and the host calls that launch or wait. ``ctrl_deps`` hold what the hardware enforces: calls
 of a thread one after the other, kernels of a stream one after the other, a kernel after its launch,
 a waiting call after the kernels it waited for. With a host trace of the same step, ``data_deps``
 hold its data flow; a profile alone shows none. Communication whose size, peer or kind the profile
-does not tell stays work of its recorded time, and is noted; so are launches that show no work.
+does not show stays work of its recorded time, and is noted; so are launches that show no work.
 """
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from layerdag.errors import TraceError
 from layerdag.hardware.collectives import CollectiveType
@@ -43,7 +40,7 @@ class Launch:
     """A runtime call with what it starts and where it stands.
 
     Attributes:
-        call: The call; a kernel whose call is not in the profile stands for it.
+        call: The call, or the kernel itself where its call is not in the profile.
         kernels: Positions in ``Profile.kernels`` of what it starts (several for a graph launch).
         operators: The operators around it, outermost first.
     """
@@ -54,28 +51,24 @@ class Launch:
 
     @property
     def is_kernel(self) -> bool:
-        """Whether a kernel stands for its call."""
+        """Whether the call is missing and its kernel takes its place."""
         return self.call.category in DEVICE_CATEGORIES
 
     def operator(self) -> Event | None:
         """Return the outermost operator with a kernel of its own, as the data-flow import does."""
         for operator in self.operators:
-            if _has_kernel(operator.name):
+            name = operator.name
+            if "::" in name and not name.startswith(_WRAPPERS) and not is_composite(name):
                 return operator
         return self.operators[-1] if self.operators else None
 
 
-_WRAPPERS = ("autograd::", "torch::autograd", "torch::", "profiler::")
-_WAITS = ("Synchronize",)
-
-
-def _has_kernel(name: str) -> bool:
-    return "::" in name and not name.startswith(_WRAPPERS) and not is_composite(name)
+_WRAPPERS = ("autograd::", "torch::", "profiler::")
 
 
 def is_wait(call: Event) -> bool:
     """Return whether a call returns only when the device has caught up."""
-    return any(word in call.name for word in _WAITS)
+    return "Synchronize" in call.name
 
 
 def find_launches(profile: Profile) -> list[Launch]:
@@ -104,7 +97,7 @@ def find_launches(profile: Profile) -> list[Launch]:
 
 
 def operators_by_external(profile: Profile) -> dict[object, Event]:
-    """Return the operators by "External id"; 0 stands for none."""
+    """Return the operators by "External id"; 0 means none."""
     return {op.args[EXTERNAL]: op for op in profile.operators if op.args.get(EXTERNAL)}
 
 
@@ -122,7 +115,7 @@ def _started(profile: Profile) -> dict[int, tuple[int, ...]]:
         if call.correlation:
             # A kernel belongs to one call: the first, which is outside where calls are nested.
             started[at] = tuple(of_number.pop(call.correlation, ()))
-        elif call.args.get(EXTERNAL) in of_operator and starts_work(call):
+        elif call.args.get(EXTERNAL) in of_operator and _STARTS.search(call.name):
             calls.setdefault(call.args[EXTERNAL], []).append(at)
     for hint, launches in calls.items():
         # One kernel for each call, and all that are left for the last one.
@@ -130,11 +123,6 @@ def _started(profile: Profile) -> dict[int, tuple[int, ...]]:
         for number, launch in enumerate(launches):
             started[launch] = tuple(kernels[number : None if number == last else number + 1])
     return started
-
-
-def starts_work(call: Event) -> bool:
-    """Return whether a call is one of those that start kernels, copies or fills."""
-    return _STARTS.search(call.name) is not None
 
 
 # Calls of CUDA, HIP, SYCL, Level Zero and others, of many versions: their names follow these words,
@@ -170,12 +158,10 @@ CLOCK_SLACK = 1000
 
 @dataclass(frozen=True, slots=True)
 class IncompleteKernel:
-    """A kernel that communicates, but of which the profile does not tell all.
+    """A kernel that communicates, but of which the profile does not show everything.
 
     Attributes:
         missing: "size", "peer" or "collective".
-        word: What the kernel is called.
-        duration_ns: How long it took.
     """
 
     missing: str
@@ -188,13 +174,9 @@ class DeviceTrace:
     """The imported device activity of one rank.
 
     Attributes:
-        nodes: Kernels and calls.
-        groups: Ranks of each communicator group by integer name.
         operator_of: Node id of a kernel -> the operator that launched it.
         num_kernels: Kernels, copies and fills.
-        source: File name for messages.
-        untold: Node id of a kernel -> what the profile does not tell of its communication.
-        world_size: Ranks of the job, as the profile states.
+        untold: Node id of a kernel -> what the profile does not show of its communication.
         other_notes: What was not understood besides.
     """
 
@@ -209,11 +191,25 @@ class DeviceTrace:
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        """What was not understood."""
+        """What was not understood, such as communication that is not shown completely."""
         notes = NoteCollector(self.source)
         notes.extend(self.other_notes)
-        count = sum(node.type >= NodeType.COMM_SEND for node in self.nodes)
-        note_untold(self.untold.values(), count, self.world_size, notes)
+        kinds: dict[tuple[str, str], list[IncompleteKernel]] = {}
+        for each in self.untold.values():
+            kinds.setdefault((each.missing, each.word), []).append(each)
+        for (missing, word), kernels in kinds.items():
+            took = sum(kernel.duration_ns for kernel in kernels)
+            effect = (
+                f"communicates, but the profile does not tell its {missing}; became work of the "
+                "recorded time"
+            )
+            where = f"kernels of {took / NS:,.0f} us in all"
+            notes.add(NoteKind(missing), word, effect, where=where, count=len(kernels))
+        if self.world_size > 1 and all(node.type < NodeType.COMM_SEND for node in self.nodes):
+            like = ", ".join(sorted({word for _, word in kinds})[:8])
+            listed = f"kernels that look like it: {like}" if like else "no kernel looks so"
+            effect = f"the trace has no communication; {listed}"
+            notes.add(NoteKind.COLLECTIVE, f"none of {self.world_size} ranks", effect)
         return notes.notes
 
     @property
@@ -231,14 +227,13 @@ class _Builder:
     profile: Profile
     communication: Mapping[int, KernelCommunication]
     group_names: Mapping[Ranks, str]
+    origin: int
     nodes: list[NodeSpec] = field(default_factory=list)
     last_call: dict[tuple[object, ...], int] = field(default_factory=dict)
-    call_end: dict[tuple[object, ...], int] = field(default_factory=dict)
     last_kernel: dict[tuple[object, ...], int] = field(default_factory=dict)
-    ends: dict[int, int] = field(default_factory=dict)
+    ends: list[int] = field(default_factory=list)
     operator_of: dict[int, Event] = field(default_factory=dict)
     node_of: dict[int, int] = field(default_factory=dict)
-    origin: int = 0
 
     def add_call(self, launch: Launch) -> None:
         """Add a call, the kernels it starts, and the wait if it blocks."""
@@ -249,10 +244,15 @@ class _Builder:
         blocked = [k.end for k in kernels if k.end <= call.end + CLOCK_SLACK and not is_wait(call)]
         if blocked:
             end = max(call.start, min(min(k.start for k in kernels), call.end))
-        waited = self._waited_for(call) if is_wait(call) else ()
+        waited: tuple[int, ...] = ()
+        if is_wait(call):
+            soon = call.end + CLOCK_SLACK
+            waited = tuple(
+                sorted(n for n in self.last_kernel.values() if call.start < self.ends[n] <= soon)
+            )
         start = max([call.start, *(min(self.ends[node], call.end) for node in waited)])
         deps = (() if before is None else (before,)) + waited
-        node = self._add(_host_spec(call.name), (start, max(end, start)), deps)
+        node = self._add_host(call.name, (start, max(end, start)), deps)
         self.last_call[lane] = node
         for at, kernel in zip(launch.kernels, kernels, strict=True):
             early = kernel.start < end
@@ -260,41 +260,67 @@ class _Builder:
         if blocked:
             own = tuple(sorted({self.last_kernel[k.lane] for k in kernels}))
             resumed = max([end, *(min(k.end, call.end) for k in kernels)])
-            wait = self._add(_host_spec(f"{call.name}:wait"), (resumed, call.end), (node, *own))
-            self.last_call[lane] = wait
+            times = (resumed, call.end)
+            self.last_call[lane] = self._add_host(f"{call.name}:wait", times, (node, *own))
 
-    def _waited_for(self, call: Event) -> tuple[int, ...]:
-        found = [n for n in self.last_kernel.values() if self.ends[n] <= call.end + CLOCK_SLACK]
-        return tuple(sorted(node for node in found if self.ends[node] > call.start))
+    def _add_host(self, name: str, times: tuple[int, int], deps: tuple[int, ...]) -> int:
+        attributes = (
+            Attribute("is_cpu_op", Wire.BOOL, True),
+            Attribute("device", Wire.STRING, "cpu"),
+        )
+        return self._add(_SUFFIX.sub("", name), NodeType.COMP, attributes, times, deps)
 
     def add_kernel(self, at: int, kernel: Event, launch: Launch, cause: int | None) -> None:
         """Add a kernel behind its launch and the kernel before it in its stream."""
         before = self.last_kernel.get(kernel.lane)
         deps = tuple(sorted({node for node in (cause, before) if node is not None}))
-        operator = launch.operator()
-        spec = _kernel_spec(
-            kernel, operator, self.communication.get(at), self.group_names, self.profile.device
-        )
-        node = self._add(spec, (kernel.start, kernel.end), deps)
+        operator, what = launch.operator(), self.communication.get(at)
+        attributes = [Attribute("is_cpu_op", Wire.BOOL, False)]
+        attributes.append(Attribute("device", Wire.STRING, self.profile.device))
+        moved = kernel.args.get("bytes")
+        if not (isinstance(moved, int) and moved > 0):
+            moved = None if operator is None else tensor_bytes(operator.args)
+        if moved is not None:
+            attributes.append(Attribute("tensor_size", Wire.UINT64, moved))
+        kind = NodeType.COMP
+        if operator is not None:
+            name = operator.name
+        elif kernel.category.lower() == "kernel":
+            name = "kernel"
+        else:
+            name = "_".join(kernel.name.split("(")[0].split()).lower() or kernel.category
+        if what is not None:
+            kind, name = what.type, what.name
+            attributes += _communication_attributes(what)
+            group = self.group_names.get(what.ranks, WORLD)
+            attributes.append(Attribute("pg_name", Wire.STRING, group))
+        node = self._add(name, kind, tuple(attributes), (kernel.start, kernel.end), deps)
         self.last_kernel[kernel.lane] = self.node_of[at] = node
         if operator is not None:
             self.operator_of[node] = operator
 
-    def _add(self, spec: dict[str, Any], times: tuple[int, int], deps: tuple[int, ...]) -> int:
+    def _add(
+        self,
+        name: str,
+        kind: NodeType,
+        attributes: tuple[Attribute, ...],
+        times: tuple[int, int],
+        deps: tuple[int, ...],
+    ) -> int:
         number = len(self.nodes)
         start, end = times
         duration = Attribute("duration_ns", Wire.INT64, end - start)
         begin = Attribute("start_ns", Wire.INT64, start - self.origin)
-        self.ends[number] = end
+        self.ends.append(end)
         self.nodes.append(
             NodeSpec(
                 id=number,
-                name=spec["name"],
-                type=spec["type"],
+                name=name,
+                type=kind,
                 ctrl_deps=deps,
                 start_us=max(start - self.origin, 0) // NS,
                 duration_us=(end - start + NS // 2) // NS,
-                attributes=(*spec["attributes"], duration, begin),
+                attributes=(*attributes, duration, begin),
             )
         )
         return number
@@ -330,8 +356,8 @@ def import_device(profile: Profile) -> DeviceTrace:
     _note_early(profile, launches, notes)
     found, untold = _communication(profile, [*launches, *unlaunched])
     groups = _groups(profile, found, notes)
-    builder = _Builder(profile, found, groups)
-    builder.origin = min(event.start for event in (*profile.kernels, *(x.call for x in launches)))
+    origin = min(event.start for event in (*profile.kernels, *(x.call for x in launches)))
+    builder = _Builder(profile, found, groups, origin)
     for launch in sorted([*launches, *unlaunched], key=lambda each: each.call.start):
         if launch.is_kernel:
             builder.add_kernel(launch.kernels[0], launch.call, launch, None)
@@ -368,22 +394,18 @@ def _note_lost(profile: Profile, launches: Sequence[Launch], notes: NoteCollecto
 
 def _note_doubled(profile: Profile, launches: Sequence[Launch], notes: NoteCollector) -> None:
     for launch in launches:
-        if (
-            len(launch.kernels) > 1
-            and launch.call.correlation
-            and _ONE_KERNEL.match(launch.call.name)
-        ):
+        call, count = launch.call, len(launch.kernels)
+        if count > 1 and call.correlation and _ONE_KERNEL.match(call.name):
             effect = "a launch of one kernel; kernels that share its correlation are kept"
-            place = f"correlation {launch.call.correlation}, {len(launch.kernels)} kernels"
-            notes.add(NoteKind.KERNEL, launch.call.name, effect, where=place)
+            place = f"correlation {call.correlation}, {count} kernels"
+            notes.add(NoteKind.KERNEL, call.name, effect, where=place)
     seen: set[tuple[object, ...]] = set()
     for kernel in profile.kernels:
         key = (kernel.lane, kernel.start, kernel.end, kernel.name, kernel.correlation)
         if key in seen and kernel.end > kernel.start:
             effect = "an event that stands there twice; kept as recorded"
-            notes.add(
-                NoteKind.KERNEL, kernel.name, effect, where=f"correlation {kernel.correlation}"
-            )
+            place = f"correlation {kernel.correlation}"
+            notes.add(NoteKind.KERNEL, kernel.name, effect, where=place)
         seen.add(key)
 
 
@@ -413,55 +435,11 @@ def _communication(
             kernel = profile.kernels[at]
             what = kernel_communication(kernel, launch.operators, declared)
             if what is not None and what.missing:
-                untold[at] = IncompleteKernel(
-                    what.missing, _word(kernel, what), kernel.end - kernel.start
-                )
+                word = str(kernel.args.get("Collective name") or plain_kernel_name(kernel.name))
+                untold[at] = IncompleteKernel(what.missing, word, kernel.end - kernel.start)
             elif what is not None:
                 found[at] = what
     return found, untold
-
-
-def note_untold(
-    untold: Iterable[IncompleteKernel], num_communication: int, world: int, notes: NoteCollector
-) -> None:
-    """Note communication of which something is not told, and a job that has no other.
-
-    Args:
-        untold: What stayed work.
-        num_communication: Nodes that communicate.
-        world: Ranks of the job.
-        notes: Takes the notes.
-    """
-    kinds: dict[tuple[str, str], list[IncompleteKernel]] = {}
-    for each in untold:
-        kinds.setdefault((each.missing, each.word), []).append(each)
-    for (missing, word), kernels in kinds.items():
-        took = sum(kernel.duration_ns for kernel in kernels)
-        effect = (
-            f"communicates, but the profile does not tell its {missing}; became work of the "
-            "recorded time"
-        )
-        where = f"kernels of {took / NS:,.0f} us in all"
-        notes.add(_MISSING[missing], word, effect, where=where, count=len(kernels))
-    if world > 1 and not num_communication:
-        like = sorted({word for _, word in kinds})
-        listed = (
-            f"kernels that look like it: {', '.join(like[:8])}" if like else "no kernel looks so"
-        )
-        effect = f"the trace has no communication; {listed}"
-        notes.add(NoteKind.COLLECTIVE, f"none of {world} ranks", effect)
-
-
-_MISSING = {
-    "size": NoteKind.SIZE,
-    "peer": NoteKind.PEER,
-    "collective": NoteKind.COLLECTIVE,
-}
-
-
-def _word(kernel: Event, what: KernelCommunication) -> str:
-    told = kernel.args.get("Collective name")
-    return str(told) if told else plain_kernel_name(kernel.name)
 
 
 def _note_types(kernels: Iterable[Event], operators: Iterable[Event], notes: NoteCollector) -> None:
@@ -476,11 +454,10 @@ def _note_types(kernels: Iterable[Event], operators: Iterable[Event], notes: Not
                 where = f"kernel '{kernel.name[:40]}'"
                 notes.add(NoteKind.SIZE, count, effect, where=where)
     for operator in operators:
+        where = f"operator '{operator.name[:40]}'"
         for word in unknown_types(operator.args):
-            where = f"operator '{operator.name[:40]}'"
             notes.add(NoteKind.DTYPE, word, "not known; these tensors have no size", where=where)
         for word in unknown_shapes(operator.args):
-            where = f"operator '{operator.name[:40]}'"
             notes.add(NoteKind.SIZE, word, "no shapes; these tensors have no size", where=where)
 
 
@@ -507,34 +484,6 @@ def _groups(
 _SUFFIX = re.compile(r"_(v\d+|ptsz)*$")
 
 
-def _host_spec(name: str) -> dict[str, Any]:
-    attributes = (Attribute("is_cpu_op", Wire.BOOL, True), Attribute("device", Wire.STRING, "cpu"))
-    return {"name": _SUFFIX.sub("", name), "type": NodeType.COMP, "attributes": attributes}
-
-
-def _kernel_spec(
-    kernel: Event,
-    operator: Event | None,
-    kernel_comm: KernelCommunication | None,
-    group_names: Mapping[Ranks, str],
-    device: str,
-) -> dict[str, Any]:
-    attributes = [Attribute("is_cpu_op", Wire.BOOL, False)]
-    attributes.append(Attribute("device", Wire.STRING, device))
-    name = operator.name if operator is not None else _plain_name(kernel)
-    moved = kernel.args.get("bytes")
-    if not (isinstance(moved, int) and moved > 0):
-        moved = None if operator is None else tensor_bytes(operator.args)
-    if moved is not None:
-        attributes.append(Attribute("tensor_size", Wire.UINT64, moved))
-    if kernel_comm is None:
-        return {"name": name, "type": NodeType.COMP, "attributes": tuple(attributes)}
-    attributes += _communication_attributes(kernel_comm)
-    group = group_names.get(kernel_comm.ranks, WORLD)
-    attributes.append(Attribute("pg_name", Wire.STRING, group))
-    return {"name": kernel_comm.name, "type": kernel_comm.type, "attributes": tuple(attributes)}
-
-
 def _communication_attributes(what: KernelCommunication) -> list[Attribute]:
     """Return type, size and peer; the messages of a group follow each other and need no tags."""
     size, collective = what.num_bytes or 0, what.collective
@@ -551,10 +500,3 @@ def _communication_attributes(what: KernelCommunication) -> list[Attribute]:
         Attribute("comm_tag", Wire.INT32, 0),
         Attribute("comm_size", Wire.INT64, size),
     ]
-
-
-def _plain_name(kernel: Event) -> str:
-    if kernel.category.lower() == "kernel":
-        return "kernel"
-    parts = kernel.name.split("(")[0].split()
-    return "_".join(parts).lower() or kernel.category

@@ -53,13 +53,9 @@ TensorName = tuple[int, tuple[int, ...], str]
 
 
 class Call(NamedTuple):
-    """A node of a host trace: an operator, or a scope.
+    """A node of a host trace: an operator, or a scope, whose schema is "".
 
-    Attributes:
-        id: Its id, ascending by start.
-        parent: That of the node that encloses it.
-        name: Of the operator or scope.
-        schema: Of the operator, "" if it has none.
+    Ids ascend by start; ``parent`` is the id of the node that encloses it.
     """
 
     id: int
@@ -80,7 +76,16 @@ class CallTree:
         self._calls = list(calls)
         self._by_id = {call.id: call for call in self._calls}
         self._above: dict[int, tuple[Call, ...]] = {}
-        self._opened = self._autocast()
+        # Operators that autocast ran, of which no scope says so, and those around them. Autocast
+        # casts what an operator is given and calls it again: the casts, and the call inside, are
+        # what other devices can run, too.
+        self._opened: set[int] = set()
+        for call in self._calls:
+            above = self.ancestors(call)
+            if not above or above[0].name != call.name or not call.is_operator:
+                continue
+            if call.schema and call.schema == above[0].schema and not self.mode(call):
+                self._opened |= {outer.id for outer in above if outer.is_operator}
 
     @property
     def backward(self) -> Call | None:
@@ -92,7 +97,12 @@ class CallTree:
         for call in self._calls:
             if _BACKWARD in call.name:
                 return
-            if call.is_operator and call.id not in self._opened and not self._inside(call):
+            inside = any(
+                (above.is_operator and above.id not in self._opened)
+                or above.name.startswith("Optimizer")
+                for above in self.ancestors(call)
+            )
+            if call.is_operator and call.id not in self._opened and not inside:
                 yield call
 
     def optimizer(self) -> Iterator[Call]:
@@ -118,28 +128,6 @@ class CallTree:
         """Return what was switched on where an operator runs, as far as scopes say it."""
         names = (above.name for above in self.ancestors(call))
         return tuple(name for name in names if name.startswith(AUTOCAST_SCOPE))[:1]
-
-    def _inside(self, call: Call) -> bool:
-        return any(
-            (above.is_operator and above.id not in self._opened)
-            or above.name.startswith("Optimizer")
-            for above in self.ancestors(call)
-        )
-
-    def _autocast(self) -> set[int]:
-        """Return the operators that autocast ran, of which no scope tells, and those around them.
-
-        Autocast casts what an operator is given and calls it again: the casts, and the call inside,
-        are what other devices can run, too.
-        """
-        found: set[int] = set()
-        for call in self._calls:
-            above = self.ancestors(call)
-            if not above or above[0].name != call.name or not call.is_operator:
-                continue
-            if call.schema and call.schema == above[0].schema and not self.mode(call):
-                found |= {outer.id for outer in above if outer.is_operator}
-        return found
 
 
 def call_of(node: Raw) -> Call:
@@ -221,15 +209,13 @@ def argument_texts(node: Raw) -> Texts:
 def forward_calls(path: str | Path) -> Attribute | None:
     """Return the calls of the forward pass of a host trace as an attribute of a trace's metadata.
 
-    Parameters are told from inputs by the optimizer, which is given them: the calls that it makes
-    with a tensor of the forward pass are kept, too. The file is read twice; calls that are not kept
-    take no memory but for their ids.
-
-    Returns:
-        None if nothing can be kept: several nodes share an id, or no operator has arguments.
+    The optimizer, which is given the parameters, distinguishes them from inputs: the calls that it
+    makes with a tensor of the forward pass are kept, too. The file is read twice; calls that are
+    not kept take no memory but for their ids. None if nothing can be kept: several nodes share an
+    id, or no operator has arguments.
 
     Raises:
-        TraceError: If the file is no host trace, or a node is no JSON.
+        TraceError: If the file is not a host trace, or a node is not JSON.
     """
     calls = [
         Call(number, parent, block.kinds[kind].name, block.kinds[kind].schema)
@@ -246,27 +232,35 @@ def forward_calls(path: str | Path) -> Attribute | None:
     optimizer = list(tree.optimizer())
     around = {c.id: {c.id, *(a.id for a in tree.ancestors(c))} for c in (*operators, *optimizer)}
     begun = () if tree.backward is None else (tree.backward.id,)
+    wanted = np.array(sorted(set(begun).union(*around.values())), dtype=np.int64)
     try:
-        nodes = _nodes(path, set(begun).union(*around.values()))
+        nodes = {
+            int(block.nodes_N["id"][row]): block.json_of(row)
+            for block in read_host_blocks(path, lambda kind: False)
+            for row in np.flatnonzero(np.isin(block.nodes_N["id"], wanted)).tolist()
+        }
     except (ValueError, RecursionError) as error:
         raise TraceError(f"{path}: a node is no valid JSON ({error}); collect it again.") from error
     given = [nodes[call.id] for call in operators]
     first = _first_uses([nodes[call.id] for call in optimizer], given)
     kept = {*begun}.union(*(around[n] for n in (*(call.id for call in operators), *first)))
-    specs = [_spec(nodes[number], with_arguments=number in around) for number in sorted(kept)]
+    specs = []
+    for number in sorted(kept):
+        call = call_of(nodes[number])
+        specs.append(
+            NodeSpec(
+                call.id,
+                call.name,
+                NodeType.COMP,
+                ctrl_deps=() if call.parent is None or call.parent < 0 else (call.parent,),
+                attributes=(Attribute("op_schema", Wire.STRING, call.schema),) * bool(call.schema),
+                io=argument_texts(nodes[number]) if number in around else NO_TEXTS,
+            )
+        )
     if not any(spec.io[0] for spec in specs):
         return None
     data = encode_trace(build_trace(specs, source=str(path)))
     return Attribute(FORWARD_CALLS, Wire.BYTES, data)
-
-
-def _nodes(path: str | Path, ids: set[int]) -> dict[int, Raw]:
-    wanted = np.array(sorted(ids), dtype=np.int64)
-    return {
-        int(block.nodes_N["id"][row]): block.json_of(row)
-        for block in read_host_blocks(path, lambda kind: False)
-        for row in np.flatnonzero(np.isin(block.nodes_N["id"], wanted)).tolist()
-    }
 
 
 def _first_uses(nodes: Iterable[Raw], forward: Iterable[Raw]) -> Iterator[int]:
@@ -276,14 +270,13 @@ def _first_uses(nodes: Iterable[Raw], forward: Iterable[Raw]) -> Iterator[int]:
     damaged ones, which are refused where the program is read.
     """
     known: set[TensorName] = set()
-    left: set[TensorName] = set()
     try:
-        left.update(
+        left = {
             tensor
             for node in forward
             for argument in arguments_of(node)
             for tensor in tensors_of(*argument)
-        )
+        }
     except _DAMAGED:
         return
     for node in nodes:
@@ -296,19 +289,6 @@ def _first_uses(nodes: Iterable[Raw], forward: Iterable[Raw]) -> Iterator[int]:
             yield int(node["id"])
         known |= found
         left -= found
-
-
-def _spec(node: Raw, *, with_arguments: bool) -> NodeSpec:
-    call = call_of(node)
-    schema = (Attribute("op_schema", Wire.STRING, call.schema),) if call.schema else ()
-    return NodeSpec(
-        call.id,
-        call.name,
-        NodeType.COMP,
-        ctrl_deps=() if call.parent is None or call.parent < 0 else (call.parent,),
-        attributes=schema,
-        io=argument_texts(node) if with_arguments else NO_TEXTS,
-    )
 
 
 def stated_calls(trace: Trace) -> list[Raw]:

@@ -23,7 +23,7 @@ import numpy as np
 from layerdag.errors import TraceError
 from layerdag.runtime.json_shape import doubled_name, found_value, parse_json
 from layerdag.runtime.native import library
-from layerdag.runtime.reading import Unpacked, open_unpacked
+from layerdag.runtime.reading import open_unpacked
 
 CHUNK = 1 << 18
 HEAD_LIMIT = 1 << 20
@@ -33,6 +33,12 @@ MAX_NODE_LENGTH = 1 << 26
 
 # In the order of native/host/json_text.h and native/host/scan.h.
 _CUT, _DEEP, _FIELD, _MEMORY, _END, _OBJECT = 1, 3, 4, 5, 6, 7
+_REASONS = {
+    _DEEP: "values are nested too deeply",
+    _OBJECT: "found a value that is no object at character {at} of the list of nodes; the trace is "
+    "damaged, collect or copy it again",
+    _MEMORY: "does not fit into memory; trace fewer steps",
+}
 _FIELDS = (
     *("", "id", "name", "parent' or 'ctrl_deps", "inputs", "outputs", "attrs"),
     *("values", "shapes", "types", "strides", "op_schema", "rf_id", "tid"),
@@ -50,11 +56,7 @@ _TENSOR = np.dtype(
 
 
 class _Vector(ctypes.Structure):
-    _fields_ = (
-        ("data", ctypes.c_void_p),
-        ("size", ctypes.c_int64),
-        ("capacity", ctypes.c_int64),
-    )
+    _fields_ = (("data", ctypes.c_void_p), ("size", ctypes.c_int64), ("capacity", ctypes.c_int64))
 
 
 class _Names(ctypes.Structure):
@@ -82,12 +84,9 @@ class _Host(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True)
 class OpSchema:
-    """What many nodes have in common.
+    """Name, schema ("" for scopes) and kind of the nodes of one operator or scope.
 
-    Attributes:
-        name: Operator ("aten::mm") or scope name.
-        schema: Operator schema, "" for scopes.
-        is_triton: Whether it is a compiled Triton kernel, which has no schema.
+    A compiled Triton kernel has no schema.
     """
 
     name: str
@@ -126,26 +125,47 @@ class HostBlock:
         return found
 
 
-def scan_host(
-    path: str | Path, flat: bool, has_tensors: Callable[[OpSchema], bool]
+FLAT = {
+    "1.0.1": True,
+    "1.0.2": False,
+    "1.0.3": False,
+    "1.0.4": False,
+    "1.1.0": False,
+    "1.1.1": False,
+}
+"""Whether the fields of a node lie side by side, for each schema version; the others nest arguments
+and list further attributes. A suffix such as "-chakra.0.0.4" does not change the layout."""
+
+_NODES = re.compile(rb'"nodes"\s*:\s*\[')
+
+
+def read_host_blocks(
+    path: str | Path, has_tensors: Callable[[OpSchema], bool] = lambda kind: True
 ) -> Iterator[HostBlock]:
-    """Yield the nodes of a host trace, block by block, in file order.
+    """Yield the nodes of a host trace, block by block, in file order, which is exit order.
 
     Args:
         path: JSON file, plain or compressed with gzip or xz (recognized by content).
-        flat: Whether the fields of a node lie side by side (schema 1.0.1) or nested.
-        has_tensors: Whether the tensors of a kind are asked for. It is asked after the block in
-            which the kind is met first, so that there they are read in any case.
+        has_tensors: Whether the tensors of a kind are asked for; fewer are faster. It is asked
+            after the block in which the kind is met first, so that there they are read in any case.
 
     Raises:
-        TraceError: If the file is missing, damaged or cut short, or a node lacks or misuses a
-            field; names the file and the place.
+        TraceError: If the file is missing, damaged, cut short, no host trace, or of an unknown
+            schema version, or a node lacks or misuses a field; names the file and the place.
     """
-    reader = _Reader(flat, has_tensors, str(path))
+    source, text = str(path), b""
     with open_unpacked(path, TraceError) as stream:
-        start, text = _enter(stream, str(path))
-        reader.dropped = start
-        text, done = text[start:], False
+        while (begin := _NODES.search(text)) is None:
+            more = stream.read_full(CHUNK) if len(text) < HEAD_LIMIT else b""
+            text += more
+            if not more:
+                raise TraceError(
+                    f"{source}: no list 'nodes' in the first {HEAD_LIMIT} characters; this is no "
+                    "trace of the expected kind, or it is empty."
+                )
+        reader = _Reader(_is_flat(text[: begin.end()], source), has_tensors, source)
+        reader.dropped = begin.end()
+        text, done = text[begin.end() :], False
         while not done:
             block, used, done = reader.scan(text)
             yield block
@@ -157,36 +177,35 @@ def scan_host(
                     raise reader.error_at(used, "the file ends inside the list")
                 reader.dropped += used
                 text = text[used:] + more
-        reader.require_end(text[used:] + stream.read_full(HEAD_LIMIT), used)
+        try:  # further fields may follow, and nothing else
+            parse_json(b'{"nodes": [' + text[used:] + stream.read_full(HEAD_LIMIT))
+        except (ValueError, RecursionError) as error:
+            raise reader.error_at(used, f"after the list of nodes: {error}") from None
 
 
-def read_host_head(path: str | Path) -> str:
-    """Return the text of a host trace before its nodes; errors as in `scan_host`."""
-    with open_unpacked(path, TraceError) as stream:
-        start, text = _enter(stream, str(path))
+def _is_flat(data: bytes, source: str) -> bool:
+    """Return whether nodes are flat, as the text before them says."""
     try:
-        return text[:start].decode()
+        head = data.decode()
     except UnicodeDecodeError as error:
         raise TraceError(
-            f"{path}: the file is damaged or cut short ({error}); collect or copy it again."
+            f"{source}: the file is damaged or cut short ({error}); collect or copy it again."
         ) from None
-
-
-def _enter(stream: Unpacked, source: str) -> tuple[int, bytes]:
-    """Return the first text of a file and where in it the first node begins."""
-    text = b""
-    while len(text) < HEAD_LIMIT:
-        more = stream.read_full(CHUNK)
-        text += more
-        start = re.search(rb'"nodes"\s*:\s*\[', text)
-        if start is not None:
-            return start.end(), text
-        if not more:
-            break
-    raise TraceError(
-        f"{source}: no list 'nodes' in the first {HEAD_LIMIT} characters; this is no trace of the "
-        "expected kind, or it is empty."
-    )
+    if twice := doubled_name(head + "]}"):
+        raise TraceError(f"{source}: '{twice}' stands twice before the nodes; keep one of them.")
+    version = re.search(r'"schema"\s*:\s*"([^"]*)"', head)
+    if version is None:
+        raise TraceError(
+            f"{source}: no 'schema' before the nodes; this is no PyTorch execution trace. Give "
+            "the file written by ExecutionTraceObserver."
+        )
+    flat = FLAT.get(version[1].partition("-")[0])
+    if flat is None:
+        raise TraceError(
+            f"{source}: schema version '{version[1]}' is not known; known are "
+            f"{', '.join(FLAT)}, with or without a '-chakra' suffix."
+        )
+    return flat
 
 
 class _Reader:
@@ -226,15 +245,7 @@ class _Reader:
         )
         return block, used.value, status == _END
 
-    def require_end(self, text: bytes, at: int) -> None:
-        """Refuse a file in which something else than further fields follows the list of nodes."""
-        try:
-            parse_json(b'{"nodes": [' + text)
-        except (ValueError, RecursionError) as error:
-            raise self.error_at(at, f"after the list of nodes: {error}") from None
-
     def error_at(self, at: int, what: str) -> TraceError:
-        """Return the error for text that is no JSON."""
         return TraceError(
             f"{self.source}: no valid JSON from character {self.dropped + at} on ({what}); the "
             "trace is cut short or damaged, collect or copy it again."
@@ -248,32 +259,24 @@ class _Reader:
                 f"'{_FIELDS[held.fault_field]}'; it does not follow the schema version that the "
                 "file declares."
             )
-        if status == _DEEP:
-            return TraceError(f"{self.source}: values are nested too deeply.")
-        if status == _OBJECT:
-            return TraceError(
-                f"{self.source}: found a value that is no object at character {self.dropped + at} "
-                "of the list of nodes; the trace is damaged, collect or copy it again."
-            )
-        if status == _MEMORY:
-            return TraceError(f"{self.source}: does not fit into memory; trace fewer steps.")
+        if status in _REASONS:
+            reason = _REASONS[status].format(at=self.dropped + at)
+            return TraceError(f"{self.source}: {reason}.")
         return self.error_at(at, "a value is malformed")
 
     def _add_names(self, at: int) -> None:
         while (raw := self._text(1, len(self._kinds))) is not None:
             name, schema, triton = raw.split(b"\0")
             kind = OpSchema(self._decoded(name, at), self._decoded(schema, at), triton == b"1")
-            if not self._wanted(kind):
+            try:
+                wanted = self._has_tensors(kind)
+            except TraceError as error:
+                raise TraceError(f"{self.source}: {error}") from None
+            if not wanted:
                 self._native.host_ignore(self._host, ctypes.c_int64(len(self._kinds)))
             self._kinds.append(kind)
         while (raw := self._text(0, len(self._words))) is not None:
             self._words.append(self._decoded(raw, at))
-
-    def _wanted(self, kind: OpSchema) -> bool:
-        try:
-            return self._has_tensors(kind)
-        except TraceError as error:
-            raise TraceError(f"{self.source}: {error}") from None
 
     def _text(self, of_kind: int, index: int) -> bytes | None:
         """Return one distinct name, None beyond the last."""
@@ -286,7 +289,7 @@ class _Reader:
     def _decoded(self, raw: bytes, at: int) -> str:
         try:
             text: str = json.loads(b'"%b"' % raw) if b"\\" in raw else raw.decode()
-            text.encode()  # half of a surrogate pair can be escaped, but is no text
+            text.encode()  # half of a surrogate pair can be escaped, but is not text
             return text
         except ValueError as error:
             raise self.error_at(at, f"a name is no text: {error}") from None
@@ -295,34 +298,6 @@ class _Reader:
 def _records(vector: _Vector, kind: np.dtype) -> np.ndarray:
     size = vector.size * kind.itemsize
     return np.frombuffer(ctypes.string_at(vector.data, size) if size else b"", dtype=kind)
-
-
-FLAT = {
-    "1.0.1": True,
-    "1.0.2": False,
-    "1.0.3": False,
-    "1.0.4": False,
-    "1.1.0": False,
-    "1.1.1": False,
-}
-"""Whether the fields of a node lie side by side, for each schema version; the others nest arguments
-and list further attributes. A suffix such as "-chakra.0.0.4" does not change the layout."""
-
-
-def read_host_blocks(
-    path: str | Path, has_tensors: Callable[[OpSchema], bool] = lambda kind: True
-) -> Iterator[HostBlock]:
-    """Yield the nodes of a host execution trace in file order, which is exit order.
-
-    Args:
-        path: JSON file, plain or compressed with gzip or xz (recognized by content).
-        has_tensors: Whether the tensors of a kind of nodes are asked for; fewer are faster.
-
-    Raises:
-        TraceError: If the file is missing, damaged, truncated, no host trace, or of a schema
-            version that is not known; the message names the file and the place.
-    """
-    return scan_host(path, _is_flat(read_host_head(path), str(path)), has_tensors)
 
 
 def argument_values(node: dict[str, Any]) -> list[Any]:
@@ -350,21 +325,3 @@ def attribute(node: dict[str, Any], name: str) -> Any:
         if each["name"] == name:
             return each["value"] or None
     return None
-
-
-def _is_flat(head: str, source: str) -> bool:
-    if twice := doubled_name(head + "]}"):
-        raise TraceError(f"{source}: '{twice}' stands twice before the nodes; keep one of them.")
-    version = re.search(r'"schema"\s*:\s*"([^"]*)"', head)
-    if version is None:
-        raise TraceError(
-            f"{source}: no 'schema' before the nodes; this is no PyTorch execution trace. Give "
-            "the file written by ExecutionTraceObserver."
-        )
-    flat = FLAT.get(version[1].partition("-")[0])
-    if flat is None:
-        raise TraceError(
-            f"{source}: schema version '{version[1]}' is not known; known are "
-            f"{', '.join(FLAT)}, with or without a '-chakra' suffix."
-        )
-    return flat

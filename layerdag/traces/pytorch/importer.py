@@ -1,23 +1,26 @@
 """Import a PyTorch execution trace and its profile as a Chakra trace.
 
-Joining a host trace and a profile that share no id, by the order and names of operators.
+A host trace becomes a trace in this order: its nodes are read (``host_trace``), those that do work
+are found and depend on each other through memory and collectives (``host_dataflow``), and each
+becomes a node here. With a profile, the nodes are the kernels (``device_import``), and the host
+operations that launched them bring their data flow.
 
-Before PyTorch 2.3 a profile does not carry the RecordFunction handle. "External id" counts the same
-operators, but from another start and with other gaps (user scopes count in one and not in the
-other), so equal numbers mean nothing: in a public Megatron-LM pair 333 of 5,422 agree in name,
-while following both in order joins every ATen kernel. Both files list a thread's operators by
-start; where names differ, the nearest place is sought from which a few names agree again.
+The two files are joined by the RecordFunction handle. Before PyTorch 2.3 a profile does not carry
+it, and "External id" counts the same operators from another start and with other gaps (user scopes
+count in one and not in the other), so equal numbers mean nothing: in a public Megatron-LM pair 333
+of 5,422 agree in name, while following both in order joins every ATen kernel. Both files list a
+thread's operators by start; where names differ, the nearest place is sought from which a few names
+agree again.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from layerdag.errors import TraceError, UsageError
-from layerdag.hardware.collectives import CollectiveType
+from layerdag.hardware.collectives import PEER, CollectiveType
 from layerdag.hardware.dtypes import UNKNOWN_DTYPE
 from layerdag.hardware.operators import kernel_sizes, operation_count
 from layerdag.runtime.notes import NoteCollector, NoteKind, merge_notes
@@ -26,7 +29,6 @@ from layerdag.traces.builder import NodeAppender, NodeSpec, build_trace, scalar_
 from layerdag.traces.pytorch.device_import import DeviceTrace, import_device
 from layerdag.traces.pytorch.forward_calls import forward_calls
 from layerdag.traces.pytorch.host_dataflow import (
-    Dependencies,
     HostOperations,
     Operation,
     ProcessGroups,
@@ -34,7 +36,6 @@ from layerdag.traces.pytorch.host_dataflow import (
     dependencies,
     holds_memory,
     host_operations,
-    listed_ranks,
     number_groups,
     process_groups,
     queue_order,
@@ -51,14 +52,8 @@ from layerdag.traces.pytorch.kineto import (
     read_profile,
     read_timings,
 )
-from layerdag.traces.pytorch.operators import (
-    BARRIER_BYTES,
-    COMMUNICATION_OPERATORS,
-    CommunicationOperator,
-    OpRole,
-    TensorView,
-)
-from layerdag.traces.trace import Attribute, NodeType, Trace, Wire
+from layerdag.traces.pytorch.operators import BARRIER_BYTES, OpRole, TensorView
+from layerdag.traces.trace import MAX_NUMBER, Attribute, NodeType, Trace, Wire
 
 WINDOW = 60
 RUN = 3
@@ -95,50 +90,59 @@ def _resume(left: Sequence[str], right: Sequence[str], i: int, j: int) -> tuple[
 Time = tuple[int, int] | None
 """Start and duration in nanoseconds, None where nothing was measured."""
 
-
-@dataclass(frozen=True, slots=True)
-class NodeContext:
-    """Where an operation stands in the graph.
-
-    Attributes:
-        id: Its position among the nodes.
-        data_deps: Positions of the nodes whose results it uses.
-        ctrl_deps: Positions of the other nodes that it waits for.
-        time: When it ran.
-    """
-
-    id: int
-    data_deps: tuple[int, ...]
-    ctrl_deps: tuple[int, ...]
-    time: Time
+_NODE_TYPES = {"send": NodeType.COMM_SEND, "recv": NodeType.COMM_RECV}
 
 
-def add_operation(
-    columns: NodeAppender, op: Operation, context: NodeContext, groups: ProcessGroups
+def _add_operation(
+    columns: NodeAppender,
+    op: Operation,
+    number: int,
+    deps: tuple[Sequence[int], Sequence[int]],
+    time: Time,
+    groups: ProcessGroups,
 ) -> None:
-    """Append the node of one operation.
-
-    Raises:
-        TraceError: If a size does not fit its attribute.
-    """
-    known = COMMUNICATION_OPERATORS.get(op.name)
+    """Append the node of one operation. Raises TraceError if a size does not fit its attribute."""
+    known = op.communication
+    kind = NodeType.COMP if known is None else _NODE_TYPES.get(known.kind, NodeType.COMM_COLL)
+    main = op.results[0] if op.results else max(op.arguments, key=_size, default=None)
+    reads = dict.fromkeys(op.reads) if len(op.reads) > 1 else op.reads
+    flops = 0 if known is not None else op.num_ops
+    if flops is None:
+        flops = operation_count(op.name, op.arguments, op.results or op.writes)
     columns.attribute("is_cpu_op", Wire.BOOL, 0)
-    _add_tensors(columns, op)
-    start, duration = context.time or (0, 0)
-    if context.time is not None:
+    _add_text(columns, "device", "cpu" if main is None else main.device)
+    _add_text(columns, "dtype", UNKNOWN_DTYPE if main is None else main.dtype)
+    _add_number(columns, "num_ops", Wire.INT64, min(flops, MAX_NUMBER))
+    _add_number(columns, "tensor_size", Wire.UINT64, _bytes(reads) + _bytes(op.writes))
+    if op.role is OpRole.COMPUTE:
+        for name, size in kernel_sizes(op.name, op.arguments, op.results or op.writes).items():
+            _add_number(columns, name, Wire.INT64, size)
+    start, duration = time or (0, 0)
+    if time is not None:
         _add_number(columns, "duration_ns", Wire.INT64, duration)
     if known is not None:
-        _add_communication(columns, op, known, groups)
+        group = groups.of(op) or WORLD
+        size = _bytes(op.arguments if known.sent >= 0 else op.results)
+        _add_text(columns, "pg_name", group)
+        if known.is_message:
+            # The peer is a place in the group; a trace states the global rank.
+            peer, tag = _ends(op)
+            members = groups.ranks.get(group, ())
+            peer = members[peer] if 0 <= peer < len(members) else peer
+            side = "comm_dst" if kind is NodeType.COMM_SEND else "comm_src"
+            _add_number(columns, side, Wire.INT32, peer)
+            _add_number(columns, "comm_tag", Wire.INT32, tag)
+        else:
+            collective = known.type
+            if collective is CollectiveType.BARRIER:
+                collective, size = CollectiveType.ALL_REDUCE, BARRIER_BYTES
+            _add_number(columns, "comm_type", Wire.INT64, int(collective))
+        _add_number(columns, "comm_size", Wire.INT64, size)
     for name, text in op.labels:
         _add_text(columns, name, text)
-    columns.add(
-        context.id,
-        op.name if known is None else known.name,
-        NodeType.COMP if known is None else known.type,
-        (context.data_deps, context.ctrl_deps),
-        (max(start, 0) // 1000, (duration + 500) // 1000),
-        op.io,
-    )
+    name = op.name if known is None else known.name
+    times_us = (max(start, 0) // 1000, (duration + 500) // 1000)
+    columns.add(number, name, kind, deps, times_us, op.io)
 
 
 def _add_number(columns: NodeAppender, name: str, wire: Wire, value: int) -> None:
@@ -150,25 +154,6 @@ def _add_text(columns: NodeAppender, name: str, value: str) -> None:
     columns.attribute(name, Wire.STRING, columns.text(value))
 
 
-def _add_tensors(columns: NodeAppender, op: Operation) -> None:
-    main = op.results[0] if op.results else max(op.arguments, key=_size, default=None)
-    reads = dict.fromkeys(op.reads) if len(op.reads) > 1 else op.reads
-    flops = 0 if op.role is OpRole.COMMUNICATION else _operation_count(op)
-    _add_text(columns, "device", "cpu" if main is None else main.device)
-    _add_text(columns, "dtype", UNKNOWN_DTYPE if main is None else main.dtype)
-    _add_number(columns, "num_ops", Wire.INT64, flops)
-    _add_number(columns, "tensor_size", Wire.UINT64, _bytes(reads) + _bytes(op.writes))
-    if op.role is OpRole.COMPUTE:
-        for name, size in kernel_sizes(op.name, op.arguments, op.results or op.writes).items():
-            _add_number(columns, name, Wire.INT64, size)
-
-
-def _operation_count(op: Operation) -> int:
-    if op.num_ops is not None:
-        return op.num_ops
-    return min(operation_count(op.name, op.arguments, op.results or op.writes), 2**63 - 1)
-
-
 def _size(tensor: TensorView) -> int:
     return tensor.num_bytes
 
@@ -177,53 +162,13 @@ def _bytes(tensors: Iterable[TensorView]) -> int:
     return sum([tensor.num_bytes for tensor in tensors])
 
 
-def _add_communication(
-    columns: NodeAppender, op: Operation, known: CommunicationOperator, groups: ProcessGroups
-) -> None:
-    name = group_of(op, known, groups) or WORLD
-    size = _bytes(op.arguments if known.sent >= 0 else op.results)
-    _add_text(columns, "pg_name", name)
-    if known.type is NodeType.COMM_COLL:
-        kind = known.collective
-        if kind is CollectiveType.BARRIER:
-            kind, size = CollectiveType.ALL_REDUCE, BARRIER_BYTES
-        _add_number(columns, "comm_type", Wire.INT64, int(kind))
-    else:
-        _add_message(columns, op, known, groups.ranks.get(name, ()))
-    _add_number(columns, "comm_size", Wire.INT64, size)
-
-
-def _add_message(
-    columns: NodeAppender, op: Operation, known: CommunicationOperator, members: tuple[int, ...]
-) -> None:
-    """Append peer and tag of a send or receive; the peer is a global rank."""
-    peer, tag = _ends(op, known)
-    peer = members[peer] if 0 <= peer < len(members) else peer
-    side = "comm_dst" if known.type is NodeType.COMM_SEND else "comm_src"
-    _add_number(columns, side, Wire.INT32, peer)
-    _add_number(columns, "comm_tag", Wire.INT32, tag)
-
-
-def _ends(op: Operation, known: CommunicationOperator) -> tuple[int, int]:
-    """Return peer (in the group) and tag of a message; the peer is -1 where it is not told."""
-    values = op.values or ()
-    peer, tag = (values[at] if at < len(values) else None for at in (known.peer, known.peer + 1))
+def _ends(op: Operation) -> tuple[int, int]:
+    """Return peer (in the group) and tag of a message; the peer is -1 where it is not known."""
+    peer, tag = op.value(PEER), op.value(PEER + 1)
     if isinstance(peer, int) and isinstance(tag, int):
         return peer, tag
     # recv_any_source_ has no peer: (tensors, group, tag).
     return -1, peer if isinstance(peer, int) else 0
-
-
-def group_of(op: Operation, known: CommunicationOperator, groups: ProcessGroups) -> str | None:
-    """Return the integer name of a communication's group, None if the trace does not say."""
-    group_name: Any = op.group
-    if group_name is None and known.group >= 0 and op.values and known.group < len(op.values):
-        group_name = op.values[known.group]
-    if isinstance(group_name, list):
-        group_name = str(listed_ranks(op, known))
-    if isinstance(group_name, str) and group_name in groups.alias:
-        return groups.alias[group_name]
-    return groups.only()
 
 
 UNTIMED = Timings({})
@@ -234,9 +179,7 @@ class ImportResult:
     """An imported rank.
 
     Attributes:
-        trace: The data-flow graph as a Chakra trace.
         groups: Ranks of each communicator group by its integer name; empty for one process.
-        num_host_nodes: Nodes of the host trace.
         joined_fraction: Fraction of the trace's nodes with a measured duration, 0 without a device
             file.
         guessed_groups: Communication nodes whose group the trace does not name; they were given
@@ -253,39 +196,30 @@ class ImportResult:
 
 
 def import_host(
-    path: str | Path,
-    timings: Timings = UNTIMED,
-    group_names: Mapping[Ranks, str] | None = None,
-    *,
-    keep_arguments: bool = False,
+    path: str | Path, timings: Timings = UNTIMED, *, keep_arguments: bool = False
 ) -> ImportResult:
     """Import one rank of a CPU run from its host trace and, if known, measured durations.
 
     Args:
         path: Host execution trace (JSON, plain or compressed).
         timings: Durations of the same step, joined by RecordFunction handle.
-        group_names: Integer name of each communicator group of the job (`number_groups` over all
-            ranks); by default the groups of this rank are numbered.
         keep_arguments: Whether the trace keeps the arguments of operators, and so its program.
 
     Raises:
-        TraceError: If the file is no host trace, contains no operation, or not one of its
+        TraceError: If the file is not a host trace, contains no operation, or not one of its
             operations occurs in ``timings``.
     """
     host = read_host(path, keep_arguments=keep_arguments)
-    names = number_groups([host.groups]) if group_names is None else group_names
-    return import_operations(host, timings, names)
+    return import_operations(host, timings, number_groups([host.groups]))
 
 
 def read_host(path: str | Path, *, keep_arguments: bool = False) -> HostOperations:
     """Return the operations of a host trace that do work.
 
-    Args:
-        path: Host execution trace.
-        keep_arguments: Whether to keep the arguments of operators and the forward calls.
+    Operators keep their arguments, and the forward calls are kept, if ``keep_arguments``.
 
     Raises:
-        TraceError: If the file is no host trace, or nothing in it computes or communicates.
+        TraceError: If the file is not a host trace, or nothing in it computes or communicates.
     """
     blocks = read_host_blocks(path, holds_memory)
     host = host_operations(blocks, str(path), keep_arguments=keep_arguments)
@@ -302,10 +236,8 @@ def import_operations(
 ) -> ImportResult:
     """Make a Chakra trace of the operations of one rank.
 
-    Args:
-        host: The operations.
-        timings: Durations of the same step; empty if unknown.
-        group_names: Integer name of each communicator group of the job (`number_groups`).
+    ``timings`` are of the same step, and empty if unknown; ``group_names`` are the integer names of
+    the groups of the job (`number_groups`).
 
     Raises:
         TraceError: If not one of the operations occurs in ``timings``.
@@ -320,54 +252,42 @@ def import_operations(
             "two files are not of the same step (ExecutionTraceObserver and profiler must run "
             "together)."
         )
-    queues = _collectives_by_group(nodes, groups)
-    found = transitive_reduction(queue_order(dependencies(host.operations), queues))
-    origin = min((time[0] for time in times if time is not None), default=0)
-    calls = _host_calls(nodes, host.num_nodes)
-    timed = [_since(time, origin) for time in times]
-    trace = _trace(nodes, found, timed, calls, groups, host.source)
+    collectives: dict[str, list[int]] = {}  # positions in ``nodes`` by group
+    guessed = 0
     notes = NoteCollector(host.source)
-    for op in nodes:
-        known = COMMUNICATION_OPERATORS.get(op.name)
-        if known is not None and known.type is not NodeType.COMM_COLL and _ends(op, known)[0] < 0:
+    for at, op in enumerate(nodes):
+        if op.communication is None:
+            continue
+        group = groups.of(op)
+        guessed += group is None
+        if not op.communication.is_message:
+            collectives.setdefault(group or WORLD, []).append(at)
+        elif _ends(op)[0] < 0:
             effect = "the trace does not tell the other end of the message; written as rank -1"
             notes.add(NoteKind.PEER, op.name, effect, where=f"node {op.id}")
-    return ImportResult(
-        replace(
-            trace,
-            notes=merge_notes([*host.notes, *timings.notes, *notes.notes]),
-            metadata=_metadata(host),
-        ),
-        groups.ranks,
-        host.num_nodes,
-        joined / len(nodes),
-        sum(_is_guessed(op, groups) for op in nodes),
+    flow = queue_order(dependencies(host.operations), collectives.values())
+    flow = transitive_reduction(flow)
+    origin = min((time[0] for time in times if time is not None), default=0)
+    calls = _host_calls(nodes, host.num_nodes)
+    columns = NodeAppender(host.source)
+    for at, (op, *deps, time) in enumerate(zip(nodes, flow.data, flow.order, times, strict=True)):
+        if calls:
+            columns.attribute("host_calls", Wire.INT64, calls[at])
+        since = None if time is None else (time[0] - origin, time[1])
+        try:
+            _add_operation(columns, op, at, (deps[0], deps[1]), since, groups)
+        except TraceError as error:
+            raise TraceError(f"{host.source}: node {op.id} ({op.name}): {error}") from None
+    trace = replace(
+        columns.trace(),
+        notes=merge_notes([*host.notes, *timings.notes, *notes.notes]),
+        metadata=_metadata(host),
     )
+    return ImportResult(trace, groups.ranks, host.num_nodes, joined / len(nodes), guessed)
 
 
 def _metadata(host: HostOperations) -> tuple[Attribute, ...]:
     return () if host.forward is None else (host.forward,)
-
-
-def _trace(
-    nodes: Sequence[Operation],
-    found: Dependencies,
-    times: Sequence[Time],
-    calls: Sequence[int],
-    groups: ProcessGroups,
-    source: str,
-) -> Trace:
-    columns = NodeAppender(source)
-    for at, (op, data, order, time) in enumerate(
-        zip(nodes, found.data, found.order, times, strict=True)
-    ):
-        if calls:
-            columns.attribute("host_calls", Wire.INT64, calls[at])
-        try:
-            add_operation(columns, op, NodeContext(at, data, order, time), groups)
-        except TraceError as error:
-            raise TraceError(f"{source}: node {op.id} ({op.name}): {error}") from None
-    return columns.trace()
 
 
 def _host_calls(nodes: Sequence[Operation], num_host_nodes: int) -> list[int]:
@@ -388,10 +308,6 @@ def _host_calls(nodes: Sequence[Operation], num_host_nodes: int) -> list[int]:
     return np.clip(counts, 0, 2**20).tolist()
 
 
-def _since(time: Time, origin: int) -> Time:
-    return None if time is None else (time[0] - origin, time[1])
-
-
 def _times(nodes: Sequence[Operation], host: HostOperations, timings: Timings) -> list[Time]:
     """Return (start, duration) in ns of each node.
 
@@ -410,35 +326,12 @@ def _times(nodes: Sequence[Operation], host: HostOperations, timings: Timings) -
     return [timings.of.get(handle) for handle in handles]
 
 
-def _collectives_by_group(nodes: Sequence[Operation], groups: ProcessGroups) -> list[list[int]]:
-    queues: dict[str, list[int]] = {}
-    for at, op in enumerate(nodes):
-        known = COMMUNICATION_OPERATORS.get(op.name)
-        if known is not None and known.type is NodeType.COMM_COLL:
-            queues.setdefault(group_of(op, known, groups) or WORLD, []).append(at)
-    return list(queues.values())
-
-
-def _is_guessed(op: Operation, groups: ProcessGroups) -> bool:
-    known = COMMUNICATION_OPERATORS.get(op.name)
-    return known is not None and group_of(op, known, groups) is None
-
-
 def import_pytorch(
-    host: str | Path | None,
-    device: str | Path | None = None,
-    group_names: Mapping[Ranks, str] | None = None,
-    *,
-    keep_arguments: bool = False,
+    host: str | Path | None, device: str | Path | None = None, *, keep_arguments: bool = False
 ) -> ImportResult:
-    """Import one rank from its host trace, its profile, or both.
+    """Import one rank from its host trace, its profile (Kineto), or both.
 
-    Args:
-        host: File of ExecutionTraceObserver, or None.
-        device: File of torch.profiler (Kineto), or None.
-        group_names: Integer name of each communicator group of the job (`number_groups` over all
-            ranks); by default the groups of this rank are numbered.
-        keep_arguments: As in `import_host`.
+    ``keep_arguments`` is that of `import_host`.
 
     Raises:
         UsageError: If neither is given.
@@ -448,43 +341,22 @@ def import_pytorch(
     if device is None:
         if host is None:
             raise UsageError("nothing to import: give a host trace, a profile, or both.")
-        return import_host(host, group_names=group_names, keep_arguments=keep_arguments)
+        return import_host(host, keep_arguments=keep_arguments)
     profile = read_profile(device)
     if host is not None and not profile.kernels:
-        timings = read_timings(device)
-        result = import_host(host, timings, group_names, keep_arguments=keep_arguments)
+        result = import_host(host, read_timings(device), keep_arguments=keep_arguments)
         return replace(result, rank=profile.rank)
     found = import_device(profile)
     if host is None:
         share, shown = found.joined_fraction, replace(found, nodes=_with_shown_sizes(found))
         return ImportResult(shown.trace(), found.groups, 0, share, 0, profile.rank)
-    operations = read_host(host, keep_arguments=keep_arguments)
-    result = _join(found, operations, _handles(found, profile, host))
+    result = _join(found, profile, read_host(host, keep_arguments=keep_arguments))
     return replace(result, rank=profile.rank)
 
 
-Handles = Mapping[int, int]
-"""Identity of an operator of the profile -> RecordFunction handle of the host trace."""
-
-
-@dataclass(frozen=True)
-class _Joined:
-    """Which host operation each kernel belongs to.
-
-    Attributes:
-        operations: The host operations that do work.
-        position_of: Node id of a kernel -> position of its operation.
-        kernels_of: Position of an operation -> node ids of its kernels, ascending.
-    """
-
-    operations: Sequence[Operation]
-    position_of: Mapping[int, int]
-    kernels_of: Mapping[int, list[int]]
-
-
-def _join(device: DeviceTrace, host: HostOperations, handles: Handles) -> ImportResult:
-    joined = _match(device, host, handles)
-    if not joined.position_of:
+def _join(device: DeviceTrace, profile: Profile, host: HostOperations) -> ImportResult:
+    operations, kernels_of = _match(device, profile, host)
+    if not kernels_of:
         raise TraceError(
             f"{host.source}: none of its operators launched one of the {device.num_kernels} "
             f"kernels of {device.source}; the two files are not of the same step. Run "
@@ -494,18 +366,19 @@ def _join(device: DeviceTrace, host: HostOperations, handles: Handles) -> Import
     nodes = list(device.nodes)
     untold, groups = dict(device.untold), dict(device.groups)
     of_host = process_groups(host.groups, number_groups([host.groups]))
-    for position, kernels in joined.kernels_of.items():
-        sources = [joined.kernels_of.get(at, [])[-1:] for at in flow.data[position]]
-        data = sorted(kernel for found in sources for kernel in found)
+    for position, kernels in kernels_of.items():
+        op = operations[position]
+        sources = [kernels_of.get(at, [])[-1:] for at in flow.data[position]]
+        data = sorted(kernel for last in sources for kernel in last)
         longest = max(kernels, key=lambda at: nodes[at].duration_us)
-        told = _told_by_host(joined.operations[position], of_host, groups)
-        if told is not None and longest in untold:
+        found = _communication_by_host(op, of_host, groups)
+        if found is not None and longest in untold:
             del untold[longest]
             nodes[longest] = replace(
                 nodes[longest],
-                name=told.name,
-                type=told.type,
-                attributes=nodes[longest].attributes + told.attributes,
+                name=found[0],
+                type=NodeType.COMM_COLL,
+                attributes=nodes[longest].attributes + found[1],
             )
         for at in kernels:
             before = tuple(parent for parent in data if parent < at)
@@ -513,119 +386,88 @@ def _join(device: DeviceTrace, host: HostOperations, handles: Handles) -> Import
                 nodes[at],
                 data_deps=before,
                 ctrl_deps=tuple(p for p in nodes[at].ctrl_deps if p not in before),
-                attributes=_from_host(nodes[at], joined.operations[position], at == longest),
-                io=joined.operations[position].io if at == longest else nodes[at].io,
+                attributes=_from_host(nodes[at], op, at == longest),
+                io=op.io if at == longest else nodes[at].io,
             )
     device = replace(device, nodes=tuple(nodes), untold=untold)
-    notes = merge_notes([*host.notes, *device.notes])
-    return ImportResult(
-        replace(build_trace(nodes, metadata=_metadata(host), source=host.source), notes=notes),
-        groups,
-        host.num_nodes,
-        len(joined.position_of) / device.num_kernels,
-        0,
+    trace = replace(
+        build_trace(nodes, metadata=_metadata(host), source=host.source),
+        notes=merge_notes([*host.notes, *device.notes]),
     )
+    share = sum(map(len, kernels_of.values())) / device.num_kernels
+    return ImportResult(trace, groups, host.num_nodes, share, 0)
 
 
-@dataclass(frozen=True)
-class _ToldCommunication:
-    name: str
-    type: NodeType
-    attributes: tuple[Attribute, ...]
-
-
-def _told_by_host(
+def _communication_by_host(
     op: Operation, host: ProcessGroups, groups: dict[str, Ranks]
-) -> _ToldCommunication | None:
-    """Return collective, size and group of a host operation; None if it does not tell them all.
+) -> tuple[str, tuple[Attribute, ...]] | None:
+    """Return name and attributes of the collective of a host operation; None if it lacks one.
 
     A group that only the host trace declares is added to ``groups``.
     """
-    known = COMMUNICATION_OPERATORS.get(op.name)
-    if known is None or known.type is not NodeType.COMM_COLL:
+    known = op.communication
+    if known is None or known.is_message:
         return None
     size = _bytes(op.arguments if known.sent >= 0 else op.results)
-    group = group_of(op, known, host)
+    group = host.of(op)
     if not size or (group is None and len(groups) > 1):
         return None
-    name = WORLD if group is None else _name_in(groups, host.ranks[group], host.ranks[WORLD])
-    return _ToldCommunication(
-        f"nccl::{known.collective.name.lower()}",
-        known.type,
-        (
-            Attribute("comm_type", Wire.INT64, int(known.collective)),
-            Attribute("comm_size", Wire.INT64, size),
-            Attribute("pg_name", Wire.STRING, name),
-        ),
+    name = WORLD
+    if group is not None:
+        groups.setdefault(WORLD, host.ranks[WORLD])
+        known_as = {members: name for name, members in groups.items()}
+        name = known_as.get(host.ranks[group], str(len(groups)))
+        groups[name] = host.ranks[group]
+    return f"nccl::{known.kind}", (
+        Attribute("comm_type", Wire.INT64, int(known.type)),
+        Attribute("comm_size", Wire.INT64, size),
+        Attribute("pg_name", Wire.STRING, name),
     )
-
-
-def _name_in(groups: dict[str, Ranks], ranks: Ranks, world: Ranks) -> str:
-    groups.setdefault(WORLD, world)
-    known = {members: name for name, members in groups.items()}
-    if ranks not in known:
-        known[ranks] = str(len(groups))
-        groups[known[ranks]] = ranks
-    return known[ranks]
 
 
 def kernel_times(host: str | Path, device: str | Path) -> list[int]:
     """Return the nanoseconds of the kernels that each node of ``import_host(host)`` launched.
 
-    Args:
-        host: File of ExecutionTraceObserver.
-        device: File of torch.profiler of the same step.
+    ``device`` is the file of torch.profiler of the same step.
 
     Raises:
         TraceError: If a file is of another kind or damaged.
     """
     profile = read_profile(device)
     found = import_device(profile)
-    joined = _match(found, read_host(host), _handles(found, profile, host))
-    times = [0] * len(joined.operations)
-    duration_N = found.trace().integers("duration_ns")[0].tolist()
-    for node, position in joined.position_of.items():
-        times[position] += duration_N[node]
-    return times
+    operations, kernels_of = _match(found, profile, read_host(host))
+    duration_N = found.trace().integers("duration_ns")[0]
+    return [int(duration_N[kernels_of.get(at, [])].sum()) for at in range(len(operations))]
 
 
-def _match(device: DeviceTrace, host: HostOperations, handles: Handles) -> _Joined:
+def _match(
+    device: DeviceTrace, profile: Profile, host: HostOperations
+) -> tuple[list[Operation], dict[int, list[int]]]:
+    """Return the host operations that do work, and the ids of the kernels of each, by position.
+
+    The operator that launched a kernel states its RecordFunction handle, or is found by its order.
+    """
     operations = [op for op in host.operations if op.role is not OpRole.ALLOCATION]
-    at_handle = {op.rf_id: position for position, op in enumerate(operations)}
-    position_of: dict[int, int] = {}
-    kernels_of: dict[int, list[int]] = {}
-    for node, event in device.operator_of.items():
-        handle = handles.get(id(event), -1)
-        position = at_handle.get(handle, at_handle.get(_outermost(handle, host.inside), -1))
-        if position >= 0:
-            position_of[node] = position
-            kernels_of.setdefault(position, []).append(node)
-    return _Joined(operations, position_of, kernels_of)
-
-
-def _handles(device: DeviceTrace, profile: Profile, host: str | Path) -> Handles:
-    stated = {
+    handles = {
         id(event): int(event.args[RECORD_FUNCTION])
         for event in device.operator_of.values()
         if event.args.get(RECORD_FUNCTION)
     }
-    return stated or _handles_by_order(profile, host)
+    handles = handles or _handles_by_order(profile, host.source)
+    at_handle = {op.rf_id: position for position, op in enumerate(operations)}
+    kernels_of: dict[int, list[int]] = {}
+    for node, event in device.operator_of.items():
+        handle = handles.get(id(event), -1)
+        while handle not in at_handle and handle in host.inside:
+            handle = host.inside[handle]
+        position = at_handle.get(handle)
+        if position is not None:
+            kernels_of.setdefault(position, []).append(node)
+    return operations, kernels_of
 
 
-def _handles_by_order(profile: Profile, host: str | Path) -> Handles:
-    of_host = _operators_of_threads(host)
-    of_profile: dict[tuple[object, ...], list[Event]] = {}
-    for event in profile.operators:
-        if "::" in event.name and not event.name.startswith(("autograd::", "torch::")):
-            of_profile.setdefault(event.lane, []).append(event)
-    handles: dict[int, int] = {}
-    for nodes, events in zip(of_host.values(), of_profile.values(), strict=False):
-        pairs = align([name for _, name, _ in nodes], [event.name for event in events])
-        handles.update((id(events[j]), nodes[i][2]) for i, j in pairs)
-    return handles
-
-
-def _operators_of_threads(host: str | Path) -> dict[int, list[tuple[int, str, int]]]:
+def _handles_by_order(profile: Profile, host: str) -> dict[int, int]:
+    """Return the RecordFunction handle of operators of a profile, by their ``id``."""
     found: list[tuple[int, int, str, int]] = []
     for block in read_host_blocks(host, lambda kind: False):
         columns = (block.nodes_N[name].tolist() for name in ("id", "tid", "kind", "rf_id"))
@@ -634,16 +476,18 @@ def _operators_of_threads(host: str | Path) -> dict[int, list[tuple[int, str, in
             for number, tid, kind, handle in zip(*columns, strict=True)
             if block.kinds[kind].schema
         ]
-    of_thread: dict[int, list[tuple[int, str, int]]] = {}
-    for number, tid, name, handle in sorted(found):
-        of_thread.setdefault(tid, []).append((number, name, handle))
-    return of_thread
-
-
-def _outermost(handle: int, inside: Mapping[int, int]) -> int:
-    while handle in inside:
-        handle = inside[handle]
-    return handle
+    of_host: dict[int, list[tuple[str, int]]] = {}
+    for _, tid, name, handle in sorted(found):
+        of_host.setdefault(tid, []).append((name, handle))
+    of_profile: dict[tuple[object, ...], list[Event]] = {}
+    for event in profile.operators:
+        if "::" in event.name and not event.name.startswith(("autograd::", "torch::")):
+            of_profile.setdefault(event.lane, []).append(event)
+    handles: dict[int, int] = {}
+    for nodes, events in zip(of_host.values(), of_profile.values(), strict=False):
+        pairs = align([name for name, _ in nodes], [event.name for event in events])
+        handles.update((id(events[j]), nodes[i][1]) for i, j in pairs)
+    return handles
 
 
 def _with_shown_sizes(device: DeviceTrace) -> tuple[NodeSpec, ...]:
@@ -665,9 +509,9 @@ def _with_shown_sizes(device: DeviceTrace) -> tuple[NodeSpec, ...]:
             continue
         results = shown_results(event.name, event.args, reads)
         sizes = kernel_sizes(event.name, reads, results)
-        count = min(operation_count(event.name, reads, results), 2**63 - 1)
+        count = min(operation_count(event.name, reads, results), MAX_NUMBER)
         longest = max(kernels, key=lambda at: nodes[at].duration_us)
-        moved = min(_bytes(reads) + _bytes(results or [max(reads, key=_size)]), 2**63 - 1)
+        moved = min(_bytes(reads) + _bytes(results or [max(reads, key=_size)]), MAX_NUMBER)
         for at in kernels:
             numbers = {"num_ops": count, **sizes} if at == longest else {"num_ops": 0}
             told = [each for each in nodes[at].attributes if each.name != "tensor_size"]
@@ -690,7 +534,7 @@ def _from_host(node: NodeSpec, op: Operation, is_longest: bool) -> tuple[Attribu
         attributes = [each for each in attributes if each.name != "tensor_size"]
         count = operation_count(op.name, op.arguments, op.results or op.writes)
         attributes.append(Attribute("num_ops", Wire.INT64, count if is_longest else 0))
-        moved = min(_bytes(dict.fromkeys(op.reads)) + _bytes(op.writes), 2**63 - 1)
+        moved = min(_bytes(dict.fromkeys(op.reads)) + _bytes(op.writes), MAX_NUMBER)
         attributes.append(Attribute("tensor_size", Wire.UINT64, moved if is_longest else 0))
         if is_longest:
             sizes = kernel_sizes(op.name, op.arguments, op.results or op.writes)

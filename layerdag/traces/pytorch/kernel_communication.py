@@ -6,8 +6,8 @@ global ranks); older ones only by its name, such as ``ncclDevKernel_AllGather_RI
 ``ncclKernel_AllReduce_RING_LL_Sum_f32``, and by the operator that launched it.
 
 Kernels that communicate without NCCL are known by name: custom all-reduce of vLLM, SGLang,
-FlashInfer and TensorRT-LLM, symmetric memory of PyTorch, DeepEP. What is not told, such as the size
-of coalesced collectives or the peers of batched messages, stays unknown.
+FlashInfer and TensorRT-LLM, symmetric memory of PyTorch, DeepEP. What a profile does not show, such
+as the size of coalesced collectives or the peers of batched messages, stays unknown.
 """
 
 import math
@@ -16,13 +16,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from layerdag.hardware.collectives import COLLECTIVES, CollectiveType
+from layerdag.hardware.collectives import COLLECTIVES, COMMUNICATION_OPERATORS, CollectiveType
 from layerdag.hardware.dtypes import find_dtype
 from layerdag.traces.pytorch.kineto import Event, ranks_in
-from layerdag.traces.pytorch.operators import COMMUNICATION_OPERATORS, TensorView
+from layerdag.traces.pytorch.operators import TensorView
 from layerdag.traces.trace import NodeType
 
-# A profile tells nothing of a kernel but the name that the compiler gave it, with its template
+# All that a profile shows of a kernel is the name that the compiler gave it, with its template
 # arguments, so that it is searched for words; the arguments of NCCL, where there are any, win.
 _LIBRARY = re.compile(r"^(nccl|rccl|mscclKernel|ncclx)", re.IGNORECASE)
 _OWN_KERNELS: tuple[tuple[re.Pattern[str], CollectiveType | None], ...] = tuple(
@@ -47,8 +47,7 @@ class KernelCommunication:
     """What a communication kernel does.
 
     Attributes:
-        type: COMM_COLL, COMM_SEND or COMM_RECV.
-        collective: Collective type; INVALID for a message, and where it is not told.
+        collective: INVALID for a message, and where it is not known.
         num_bytes: Size as ASTRA-sim counts it; None if the profile does not say.
         ranks: Members of the group; empty if the profile does not say.
         peer: Global rank at the other end of a message; None if the profile does not say.
@@ -69,7 +68,7 @@ class KernelCommunication:
 
     @property
     def missing(self) -> str:
-        """What the profile does not tell of it and nobody can do without, "" if it tells all."""
+        """What is needed of it and the profile does not show, "" if nothing is missing."""
         if self.type is not NodeType.COMM_COLL and self.peer is None:
             return "peer"
         if self.type is NodeType.COMM_COLL and self.collective is CollectiveType.INVALID:
@@ -79,16 +78,12 @@ class KernelCommunication:
 
 
 def kernel_communication(
-    kernel: Event,
-    operators: tuple[Event, ...],
-    groups: Mapping[str, tuple[int, ...]] | None = None,
+    kernel: Event, operators: tuple[Event, ...], groups: Mapping[str, tuple[int, ...]] | None = None
 ) -> KernelCommunication | None:
     """Return what a kernel communicates, None if it computes.
 
-    Args:
-        kernel: Device event.
-        operators: The operators around its launch, outermost first.
-        groups: Ranks of the groups that the profile declares, by their names.
+    ``operators`` are those around its launch, outermost first; ``groups`` the ranks of the groups
+    that the profile declares, by their names.
     """
     if not _LIBRARY.match(kernel.name):
         return _own_kernel(kernel, operators)
@@ -103,7 +98,9 @@ def kernel_communication(
                 return KernelCommunication(NodeType.COMM_COLL, row.type, size, ranks)
         if plain in ("send", "recv") or plain.endswith(("ncclsend", "ncclrecv")):
             kind_of = NodeType.COMM_SEND if "send" in plain else NodeType.COMM_RECV
-            peer = _peer(kernel.args.get("Dst Rank" if "send" in plain else "Src Rank"))
+            word = str(kernel.args.get("Dst Rank" if "send" in plain else "Src Rank"))
+            is_rank = word.isascii() and word.isdecimal() and len(word) < 10
+            peer = int(word) if is_rank else None
             return KernelCommunication(kind_of, CollectiveType.INVALID, size, ranks, peer)
     return KernelCommunication(NodeType.COMM_COLL, CollectiveType.INVALID, size, ranks)
 
@@ -111,15 +108,14 @@ def kernel_communication(
 def _own_kernel(kernel: Event, operators: tuple[Event, ...]) -> KernelCommunication | None:
     """Return what a kernel outside NCCL communicates, None if its name does not look like it."""
     name = plain_kernel_name(kernel.name)
-    if kernel.category.lower() != "kernel":
-        return None
     like = [kind for pattern, kind in _OWN_KERNELS if pattern.search(name)]
-    if not like:
+    if kernel.category.lower() != "kernel" or not like:
         return None
-    found = like[0]
+    found, size = like[0], None
     if found is None or _HELPERS.search(name):
-        return KernelCommunication(NodeType.COMM_COLL, CollectiveType.INVALID, None, ())
-    size = None if "deep_ep" in name.lower() else _size(kernel, operators)
+        found = CollectiveType.INVALID
+    elif "deep_ep" not in name.lower():
+        size = _size(kernel, operators)
     return KernelCommunication(NodeType.COMM_COLL, found, size, ())
 
 
@@ -134,11 +130,6 @@ def plain_kernel_name(name: str) -> str:
         if not depth and letter != ">":
             letters.append(letter)
     return "".join(letters).strip() or name
-
-
-def _peer(value: object) -> int | None:
-    text = str(value)
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
 
 
 ELEMENTS = ("In msg nelems", "Out msg nelems")
@@ -169,35 +160,38 @@ def _given_bytes(operator: Event, bits: int | None) -> int | None:
     return tensor_bytes(given, bits)
 
 
+def _tensors(args: Mapping[str, Any]) -> list[tuple[Any, str]] | None:
+    """Return shape and type of each argument ("Input Dims", "Input type"), None without them."""
+    shapes, kinds = args.get("Input Dims"), args.get("Input type")
+    if not isinstance(shapes, list) or not isinstance(kinds, list):
+        return None
+    return list(zip(shapes, map(str, kinds), strict=False))
+
+
 def tensor_bytes(args: Mapping[str, Any], bits: int | None = None) -> int | None:
-    """Return the bytes of an operator's largest tensor argument ("Input Dims", "Input type").
+    """Return the bytes of an operator's largest tensor argument.
 
     Args:
         args: Details of the operator.
-        bits: Of an element, where it is known from elsewhere and the operator does not tell.
+        bits: Of an element, where it is known from elsewhere and the operator does not show it.
 
     Returns:
         None where the profile has no shapes, or a type whose width is not known.
     """
-    shapes, kinds = args.get("Input Dims"), args.get("Input type")
-    if not isinstance(shapes, list) or not isinstance(kinds, list):
+    pairs = _tensors(args)
+    sizes = None if pairs is None else [_bytes(shape, kind, bits) for shape, kind in pairs]
+    if sizes is None or None in sizes:
         return None
-    pairs = zip(shapes, kinds, strict=False)
-    sizes = [_bytes(shape, str(kind), bits) for shape, kind in pairs]
-    known = [size for size in sizes if size is not None]
-    return max(known, default=0) if len(known) == len(sizes) else None
+    return max((size for size in sizes if size is not None), default=0)
 
 
 def shown_tensors(args: Mapping[str, Any]) -> list[TensorView]:
-    """Return an operator's tensor arguments ("Input Dims", "Input type") by shape and type.
+    """Return an operator's tensor arguments by shape and type.
 
-    Empty where the profile has none, or one is no tensor of a known type; lists are left out.
+    Empty where the profile has none, or one is not a tensor of a known type; lists are left out.
     """
-    shapes, kinds = args.get("Input Dims"), args.get("Input type")
-    if not isinstance(shapes, list) or not isinstance(kinds, list):
-        return []
     found = []
-    for shape, kind in zip(shapes, map(str, kinds), strict=False):
+    for shape, kind in _tensors(args) or ():
         told = find_dtype(kind)
         if _is_shape(shape) and told is not None:
             size = math.prod(shape) * told.bits // 8
@@ -208,29 +202,25 @@ def shown_tensors(args: Mapping[str, Any]) -> list[TensorView]:
 
 
 def unknown_types(args: Mapping[str, Any]) -> Iterable[str]:
-    """Yield the words among "Input type" of tensors that are no known type."""
-    shapes, kinds = args.get("Input Dims"), args.get("Input type")
-    if isinstance(shapes, list) and isinstance(kinds, list):
-        for shape, kind in zip(shapes, map(str, kinds), strict=False):
-            is_typed = kind.lower() not in _NO_TENSOR | _TOLD_WITHOUT_TYPE
-            if is_typed and _elements(shape) and find_dtype(kind) is None:
-                yield kind
+    """Yield the words among "Input type" of tensors that are not a known type."""
+    for shape, kind in _tensors(args) or ():
+        is_typed = kind.lower() not in _NO_TENSOR | _TOLD_WITHOUT_TYPE
+        if is_typed and _elements(shape) and find_dtype(kind) is None:
+            yield kind
 
 
 def unknown_shapes(args: Mapping[str, Any]) -> Iterable[str]:
-    """Yield what stands in the place of shapes or types of tensors and is none."""
-    shapes, kinds = args.get("Input Dims"), args.get("Input type")
-    for found in (shapes, kinds):
+    """Yield what stands in the place of shapes or types of tensors without being one."""
+    for found in (args.get("Input Dims"), args.get("Input type")):
         if found is not None and not isinstance(found, list):
             yield str(found)
-    if isinstance(shapes, list) and isinstance(kinds, list):
-        for shape, kind in zip(shapes, map(str, kinds), strict=False):
-            if kind.lower() not in _NO_TENSOR and _is_odd(shape):
-                yield str(shape)
+    for shape, kind in _tensors(args) or ():
+        if kind.lower() not in _NO_TENSOR and _is_odd(shape):
+            yield str(shape)
 
 
 def _is_odd(shape: Any) -> bool:
-    """Return whether a value is no shape, no list of shapes, and not empty."""
+    """Return whether a value is neither a shape nor a list of shapes, and not empty."""
     parts = shape if isinstance(shape, list) else [shape]
     return bool(shape) and not _is_shape(shape) and any(p and not _is_shape(p) for p in parts)
 

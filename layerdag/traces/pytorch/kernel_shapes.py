@@ -20,13 +20,7 @@ _WHOLE = re.compile(r"\[(\d{1,6}(?:, ?\d{1,6})*)\]", re.ASCII)
 def shown_results(
     name: str, args: Mapping[str, Any], reads: Sequence[TensorView]
 ) -> list[TensorView]:
-    """Return the results that follow from what a profile shows of arguments; empty for others.
-
-    Args:
-        name: Of the operator, such as "aten::convolution".
-        args: Details of its event.
-        reads: Its tensor arguments, not empty.
-    """
+    """Return the results that follow from what a profile shows of arguments; empty for others."""
     if name in _WINDOWS:
         shape = _convolved(name, args, reads)
     else:

@@ -10,17 +10,17 @@ they are tied to the ``kernel``, ``gpu_memcpy`` or ``gpu_memset`` that they star
 The file is read as a stream, one object of the list at a time, so that memory does not grow with
 it; it may be compressed with gzip or xz, recognized by content. Profilers write names of frames as
 they are: with raw control characters, single backslashes (paths of Windows), quotes, and bytes that
-are no UTF-8 (pytorch#98432, pytorch#113001, kineto#1459). Where an object is no JSON for such a
-reason, it is read all the same and noted, or left out and noted if its name cannot be told from the
-rest and nobody needs it.
+are not UTF-8 (pytorch#98432, pytorch#113001, kineto#1459). Where an object is not JSON for such
+a reason, it is read all the same and noted, or left out and noted if its name cannot be separated
+from the rest and it is not needed.
 """
 
 import codecs
+import contextlib
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -56,14 +56,15 @@ def stream_objects(
     Args:
         path: JSON file, plain or compressed.
         key: Name of the list; it must begin within the first million characters.
-        notes: Takes what is no JSON and was read or left out all the same.
+        notes: Takes what is not JSON and was read or left out all the same.
         needed: Whether objects of a category (``cat``) matter. One that cannot be read is left out
             if it does not, else it is an error.
 
     Raises:
         TraceError: If the file is missing, damaged or cut short, or has no such list.
     """
-    with _window(path, notes or NoteCollector(str(path)), needed) as window:
+    with open_unpacked(path, TraceError) as stream:
+        window = _Window(stream, notes or NoteCollector(str(path)), str(path), needed)
         window.enter(key)
         while (raw := window.next_object()) is not None:
             yield raw
@@ -72,17 +73,9 @@ def stream_objects(
 
 def read_head(path: str | Path, key: str) -> str:
     """Return the text before the list ``key``; errors as in `stream_objects`."""
-    with _window(path, NoteCollector(str(path)), lambda category: True) as window:
-        return window.enter(key)
-
-
-@contextmanager
-def _window(
-    path: str | Path, notes: NoteCollector, needed: Callable[[str], bool]
-) -> Iterator["_Window"]:
-    """Open a file as a window; say in one sentence what is wrong with its encoding."""
     with open_unpacked(path, TraceError) as stream:
-        yield _Window(stream, str(path), notes, needed)
+        window = _Window(stream, NoteCollector(str(path)), str(path), lambda category: True)
+        return window.enter(key)
 
 
 _GAP = re.compile(r"[\s,]*")
@@ -105,8 +98,10 @@ CONTROL, NUMBER, ESCAPE, QUOTE, BYTES = (
 
 
 class _Window:
+    """A stretch of the text of a file, read on as the objects of a list are taken from it."""
+
     def __init__(
-        self, stream: Unpacked, source: str, notes: NoteCollector, needed: Callable[[str], bool]
+        self, stream: Unpacked, notes: NoteCollector, source: str, needed: Callable[[str], bool]
     ) -> None:
         self._stream = stream
         self._decoder = codecs.getincrementaldecoder("utf-8")()
@@ -131,7 +126,7 @@ class _Window:
         return bool(more)
 
     def _decoded(self, data: bytes) -> str:
-        """Return the next text; bytes that are no UTF-8 become U+FFFD, and are noted."""
+        """Return the next text; bytes that are not UTF-8 become U+FFFD, and are noted."""
         pending = self._decoder.getstate()[0]
         try:
             return self._decoder.decode(data, final=not data)
@@ -195,7 +190,8 @@ class _Window:
             except (ValueError, RecursionError):
                 if len(self.text) - self.at > MAX_OBJECT_LENGTH or not self.grow():
                     # Names of files have lone backslashes there; nothing of it is needed.
-                    if not _is_readable(start + self.text[self.at :].rstrip()):
+                    text = start + self.text[self.at :].rstrip()
+                    if not any(used == len(written) for _, written, _, used in _readings(text)):
                         effect = "the object around the list does not end there"
                         self._note(f"end of '{key}'", effect)
                     return
@@ -212,7 +208,7 @@ class _Window:
         self._note(behind[:_SHOWN], f"stands behind the object with '{key}'; not read")
 
     def _read_on(self, error: json.JSONDecodeError) -> Raw | None:
-        """Read on where an object is not whole yet, or return what one that is no JSON means."""
+        """Read on where an object is not whole yet, or return what one that is not JSON means."""
         behind = error.pos - self.at
         found = _NEXT_OBJECT.search(self.text, error.pos)
         if found is None and self.grow():
@@ -224,14 +220,10 @@ class _Window:
         return self._mended(found.end(), error.msg)
 
     def _mended(self, end: int, fault: str) -> Raw | None:
-        """Return the object up to ``end``, which is no JSON, or None where it is not needed."""
+        """Return the object up to ``end``, which is not JSON, or None where it is not needed."""
         text = self.text[self.at : end]
-        for word, candidate in _candidates(text):
-            try:
-                raw, used = _DECODE_RAW(candidate)
-            except (ValueError, RecursionError):
-                continue
-            if used == len(candidate) and isinstance(raw, dict):
+        for word, written, raw, used in _readings(text):
+            if used == len(written) and isinstance(raw, dict):
                 self._note(word, "no JSON, but read as it stands")
                 self.at = end
                 return raw
@@ -258,33 +250,23 @@ class _Window:
         )
 
 
-def _is_readable(text: str) -> bool:
-    for _, candidate in _candidates(text):
-        try:
-            json.loads(candidate, strict=False)
-        except (ValueError, RecursionError):
-            continue
-        return True
-    return False
-
-
-def _candidates(text: str) -> Iterator[tuple[str, str]]:
-    yield CONTROL, text
-    yield NUMBER, _NO_NUMBER.sub(r"\1null", text)
+def _readings(text: str) -> Iterator[tuple[str, str, Any, int]]:
+    """Yield what is wrong with a text, its correction, what that means, and how much is read."""
     escaped = _LONE_BACKSLASH.sub(lambda found: found[0] if found[1] else r"\\", text)
-    yield ESCAPE, escaped
-    yield QUOTE, _NAME.sub(lambda found: f'"name": {json.dumps(found[1])}', text, count=1)
+    quoted = _NAME.sub(lambda found: f'"name": {json.dumps(found[1])}', text, count=1)
+    for word, written in (
+        (CONTROL, text),
+        (NUMBER, _NO_NUMBER.sub(r"\1null", text)),
+        (ESCAPE, escaped),
+        (QUOTE, quoted),
+    ):
+        with contextlib.suppress(ValueError, RecursionError):
+            yield word, written, *_DECODE_RAW(written)
 
 
 @dataclass(frozen=True)
 class Timings:
-    """Start and duration of each operator of one rank.
-
-    Attributes:
-        of: RecordFunction handle -> (start, duration), both in nanoseconds.
-        source: File name for messages.
-        notes: What of the profile was not understood.
-    """
+    """Start and duration of each operator of one rank, in ns, by RecordFunction handle."""
 
     of: Mapping[int, tuple[int, int]]
     source: str = "<memory>"
@@ -340,7 +322,11 @@ _CALLS = {
 """Categories of calls, with PyTorch's name of the device that they are for (HIP's is "cuda")."""
 
 DEVICE_CATEGORIES = frozenset({"kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"})
-_OPERATORS = frozenset({"cpu_op", "Operator"})
+_KINDS = {
+    **dict.fromkeys(DEVICE_CATEGORIES, "kernels"),
+    **dict.fromkeys(_CALLS, "calls"),
+    **dict.fromkeys(("cpu_op", "Operator"), "operators"),
+}
 # Categories of libkineto (``ActivityType``) and of torch that do not say what ran where.
 _BESIDE = frozenset(
     {
@@ -352,24 +338,15 @@ _BESIDE = frozenset(
     }
 )
 # Devices whose activity has categories of its own, which are not read.
-_FOREIGN = {
-    "mtia_": "MTIA (Meta's accelerator)",
-    "hpu_": "HPU (Gaudi)",
-    "glow_": "Glow",
-}
+_FOREIGN = {"mtia_": "MTIA (Meta's accelerator)", "hpu_": "HPU (Gaudi)", "glow_": "Glow"}
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event with a duration.
+    """One operator, runtime call or kernel, in nanoseconds.
 
     Attributes:
-        name: Operator, runtime call or kernel.
-        category: Kineto's category.
-        start: Nanoseconds.
-        end: Nanoseconds.
         lane: Thread of a host event; (device, stream) of a device event.
-        args: Kineto's details.
     """
 
     name: str
@@ -393,10 +370,7 @@ class Profile:
         operators: Operators on the host, by start; outer ones first.
         calls: Runtime and driver calls, by start.
         kernels: Kernels, copies and fills on the device, by start.
-        distributed: The ``distributedInfo`` object, empty if there is none.
-        source: File name for messages.
         device: PyTorch's name of the device that calls and kernels are of.
-        notes: What was not understood.
     """
 
     operators: tuple[Event, ...]
@@ -420,7 +394,7 @@ class Profile:
 
 
 def stated_rank(distributed: Mapping[str, Any]) -> int | None:
-    """Return the rank in a ``distributedInfo`` object, None if there is no sound one."""
+    """Return the rank in a ``distributedInfo`` object, None if there is none that makes sense."""
     rank, size = distributed.get("rank"), distributed.get("world_size")
     sound = type(rank) is int and rank >= 0 and (type(size) is not int or rank < size)
     return rank if sound else None
@@ -430,16 +404,16 @@ def read_profile(path: str | Path) -> Profile:
     """Read the events of a profile that matter for an execution trace.
 
     Raises:
-        TraceError: If the file is no profile, or holds no operator, call or kernel.
+        TraceError: If the file is not a profile, or holds no operator, call or kernel.
     """
     notes = NoteCollector(str(path))
     found: dict[str, list[Event]] = {"operators": [], "calls": [], "kernels": []}
     beside: Counter[str] = Counter()
-    for raw in stream_objects(path, "traceEvents", notes, _matters):
+    for raw in stream_objects(path, "traceEvents", notes, _KINDS.__contains__):
         if raw.get("ph") != "X" or "dur" not in raw:
             continue
         category = raw.get("cat")
-        kind = _kind(category)
+        kind = _KINDS.get(category) if isinstance(category, str) else None
         if kind is None:
             beside["" if category is None else str(category)] += 1
             continue
@@ -454,18 +428,28 @@ def read_profile(path: str | Path) -> Profile:
             f"{path}: no operator, runtime call or kernel among its events{_listed(beside)}; give "
             "a profile of torch.profiler with CPU or device activities."
         )
-    if not found["kernels"]:
-        _refuse_foreign(beside, path)
+    for prefix, maker in _FOREIGN.items() if not found["kernels"] else ():
+        own = Counter({name: n for name, n in beside.items() if name.startswith(prefix)})
+        if own:
+            raise TraceError(
+                f"{path}: is a profile of {maker}{_listed(own)}; layerdag reads the activity of "
+                "CUDA, ROCm, XPU and PrivateUse1 devices. Give the host trace of the step."
+            )
     for category in sorted(beside.keys() - _BESIDE):
         effect = "not known; its events are left out"
         notes.add(NoteKind.CATEGORY, category, effect, count=beside[category])
     settled = _settled({kind: sorted(events, key=_order) for kind, events in found.items()}, notes)
     distributed = _distributed(read_head(path, "traceEvents"), notes)
+    called = Counter(_CALLS[call.category] for call in found["calls"])
+    if called:
+        device = called.most_common(1)[0][0]
+    else:  # SYCL's queues are of XPU
+        device = "xpu" if any(_QUEUE in kernel.args for kernel in found["kernels"]) else "cuda"
     return Profile(
         **settled,
         distributed=distributed,
         source=str(path),
-        device=_device(found["calls"], found["kernels"]),
+        device=device,
         notes=notes.notes,
     )
 
@@ -475,45 +459,12 @@ def _order(event: Event) -> tuple[int, int]:
     return (event.start, -event.end)
 
 
-def _kind(category: object) -> str | None:
-    if not isinstance(category, str):
-        return None
-    if category in DEVICE_CATEGORIES:
-        return "kernels"
-    if category in _CALLS:
-        return "calls"
-    return "operators" if category in _OPERATORS else None
-
-
-def _matters(category: str) -> bool:
-    return _kind(category) is not None
-
-
 def _listed(categories: Counter[str]) -> str:
     shown = ", ".join(
         f"'{name[:40]}' {count:,}" if name else f"none {count:,}"
         for name, count in categories.most_common(5)
     )
     return f", which are of the categories {shown}" if shown else ""
-
-
-def _refuse_foreign(categories: Counter[str], path: str | Path) -> None:
-    """Raise TraceError where the device has categories of its own."""
-    for prefix, device in _FOREIGN.items():
-        own = Counter({name: n for name, n in categories.items() if name.startswith(prefix)})
-        if own:
-            raise TraceError(
-                f"{path}: is a profile of {device}{_listed(own)}; layerdag reads the activity of "
-                "CUDA, ROCm, XPU and PrivateUse1 devices. Give the host trace of the step."
-            )
-
-
-def _device(calls: Sequence[Event], kernels: Sequence[Event]) -> str:
-    """Return PyTorch's name of the device, by the calls; SYCL's queues are of XPU."""
-    called = Counter(_CALLS[call.category] for call in calls)
-    if called:
-        return called.most_common(1)[0][0]
-    return "xpu" if any(_QUEUE in kernel.args for kernel in kernels) else "cuda"
 
 
 _QUEUE = "sycl queue"
@@ -579,7 +530,8 @@ def _clip_kernels(kernels: list[Event], notes: NoteCollector) -> None:
     one graph launch share a stream in profiles and run side by side.
     """
     before: dict[tuple[object, ...], int] = {}
-    clipped, overlaps = _Excess(), _Excess()
+    clipped: list[tuple[str, int]] = []
+    overlaps: list[tuple[str, int]] = []
     for at, kernel in enumerate(kernels):
         first = before.get(kernel.lane)
         before[kernel.lane] = at
@@ -591,27 +543,15 @@ def _clip_kernels(kernels: list[Event], notes: NoteCollector) -> None:
             continue
         if other.end > kernel.end:
             kernels[first] = replace(other, end=kernel.start)
-            clipped.add(other, excess)
-        else:
-            overlaps.add(other, excess)
-    clipped.note(notes, "kernel outlasts the next one of its stream", "clipped where that starts")
-    overlaps.note(notes, "kernel runs into the next one of its stream", "kept as recorded")
-
-
-class _Excess:
-    def __init__(self) -> None:
-        self._count, self._total, self._first = 0, 0, ""
-
-    def add(self, kernel: Event, excess: int) -> None:
-        """Count one."""
-        self._first = self._first or kernel.name
-        self._count, self._total = self._count + 1, self._total + min(excess, _NEVER)
-
-    def note(self, notes: NoteCollector, word: str, effect: str) -> None:
-        """Note all that were counted."""
-        if self._count:
-            where = f"kernel '{self._first[:40]}', {self._total / 1000:,.0f} us too long in all"
-            notes.add(NoteKind.TIME, word, effect, where=where, count=self._count)
+        (clipped if other.end > kernel.end else overlaps).append((other.name, min(excess, _NEVER)))
+    for which, word, effect in (
+        (clipped, "kernel outlasts the next one of its stream", "clipped where that starts"),
+        (overlaps, "kernel runs into the next one of its stream", "kept as recorded"),
+    ):
+        if which:
+            total = sum(excess for _, excess in which) / 1000
+            where = f"kernel '{which[0][0][:40]}', {total:,.0f} us too long in all"
+            notes.add(NoteKind.TIME, word, effect, where=where, count=len(which))
 
 
 _MALFORMED = (TypeError, ValueError, KeyError, OverflowError)
@@ -635,7 +575,6 @@ def _malformed(path: str | Path, raw: dict[str, Any], error: Exception) -> Trace
 
 
 def _args(raw: dict[str, Any]) -> dict[str, Any]:
-    """Return the details of an event, empty where there are none."""
     args = raw.get("args") or {}
     if not isinstance(args, dict):
         raise ValueError(f"'args' is {found_value(args)}, not an object")
@@ -659,7 +598,7 @@ def read_distributed(path: str | Path) -> dict[str, Any]:
     """Return the ``distributedInfo`` object of a profile, empty if it has no sound one.
 
     Raises:
-        TraceError: If the file is no profile.
+        TraceError: If the file is not a profile.
     """
     return _distributed(read_head(path, "traceEvents"), NoteCollector(str(path)))
 
@@ -682,7 +621,14 @@ def _distributed(head: str, notes: NoteCollector) -> dict[str, Any]:
         return {}
     if value.get("rank") is not None and stated_rank(value) is None:
         notes.add(NoteKind.RANK, value["rank"], "no rank of its job; it is left out")
-    _note_groups(value.get("pg_config"), notes)
+    rows = value.get("pg_config")
+    for row in rows if isinstance(rows, list) else () if rows is None else (rows,):
+        if not isinstance(row, dict) or "pg_name" not in row:
+            notes.add(NoteKind.GROUP, found_value(row), "no group with a 'pg_name'; left out")
+        elif row.get("ranks") and not ranks_in(row["ranks"]) and "..." not in str(row["ranks"]):
+            effect = "no list of ranks; who is in the group is not known from it"
+            where = f"group '{row['pg_name']!s:.40}'"
+            notes.add(NoteKind.GROUP, found_value(row["ranks"]), effect, where=where)
     return value
 
 
@@ -696,26 +642,16 @@ def ranks_in(value: object) -> tuple[int, ...]:
     return tuple(ranks) if known else ()
 
 
-def _note_groups(rows: object, notes: NoteCollector) -> None:
-    for row in rows if isinstance(rows, list) else () if rows is None else (rows,):
-        if not isinstance(row, dict) or "pg_name" not in row:
-            notes.add(NoteKind.GROUP, found_value(row), "no group with a 'pg_name'; left out")
-        elif row.get("ranks") and not ranks_in(row["ranks"]) and "..." not in str(row["ranks"]):
-            effect = "no list of ranks; who is in the group is not known from it"
-            where = f"group '{row['pg_name']!s:.40}'"
-            notes.add(NoteKind.GROUP, found_value(row["ranks"]), effect, where=where)
-
-
 def read_timings(path: str | Path) -> Timings:
     """Return start and duration of each operator of a profile by RecordFunction handle.
 
     Raises:
-        TraceError: If the file is no profile, an event is malformed, or none has a RecordFunction
-            handle (the profiler ran without an ExecutionTraceObserver in the same step).
+        TraceError: If the file is not a profile, an event is malformed, or none has a
+            RecordFunction handle (the profiler ran without ExecutionTraceObserver in that step).
     """
     of: dict[int, tuple[int, int]] = {}
     notes = NoteCollector(str(path))
-    for event in stream_objects(path, "traceEvents", notes, _matters):
+    for event in stream_objects(path, "traceEvents", notes, _KINDS.__contains__):
         try:
             handle = _number(_args(event), RECORD_FUNCTION)
             if not handle or "dur" not in event:

@@ -1,12 +1,4 @@
-"""Operators of PyTorch in traces: what they do to their tensors, what they send and receive.
-
-Several families of communication operators appear in host traces, whatever the backend: ``c10d::*``
-(the C++ process group; the group is an opaque object), ``_c10d_functional::*`` (functional
-collectives; the group's name is an argument), ``c10d_functional::*`` (those of PyTorch 2.1 and 2.2,
-with the list of the group's ranks), ``symm_mem::*`` (symmetric memory, with the group's name) and
-``_C_custom_ar::*`` (vLLM, without a group). The size of a message follows ASTRA-sim: all-reduce,
-reduce-scatter and all-to-all count the whole buffer of a rank, all-gather the shard that a rank
-gives.
+"""Operators of PyTorch in traces: what they do to their tensors.
 
 What an operator reads and writes is read from the alias annotations of its schema (PyTorch,
 aten/src/ATen/native/README.md):
@@ -14,149 +6,21 @@ aten/src/ATen/native/README.md):
 """
 
 import functools
+import math
 import re
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
 from layerdag.errors import TraceError
-from layerdag.hardware.collectives import CollectiveType
+from layerdag.hardware.collectives import COMMUNICATION_OPERATORS, WAITS, is_unknown_communication
 from layerdag.hardware.dtypes import SPELLINGS, UNKNOWN_DTYPE
 from layerdag.hardware.operators import Trait, find_operator, is_composite
 from layerdag.traces.pytorch.host_trace import HostBlock
-from layerdag.traces.trace import NodeType
-
-
-@dataclass(frozen=True, slots=True)
-class CommunicationOperator:
-    """How to read the arguments of one communication operator.
-
-    Attributes:
-        name: Public name, such as "c10d::all_reduce", the same for both families.
-        type: COMM_COLL, COMM_SEND or COMM_RECV.
-        collective: Collective type; INVALID for send and receive.
-        sent: Position of the tensors that the rank gives, -1 for none.
-        received: Position of the tensors that are written, -1 if the results are.
-        group: Position of the group's name or of its list of ranks, -1 where the group is an opaque
-            object.
-        peer: Position of the peer of a message, -1 for none; the tag follows it.
-    """
-
-    name: str
-    type: NodeType
-    collective: CollectiveType
-    sent: int
-    received: int
-    group: int = -1
-    peer: int = -1
-
-
-def _coll(kind: CollectiveType, sent: int, received: int, group: int = -1) -> CommunicationOperator:
-    name = f"c10d::{kind.name.lower()}"
-    return CommunicationOperator(name, NodeType.COMM_COLL, kind, sent, received, group)
-
-
-def _message(name: str, kind: NodeType, sent: int, received: int) -> CommunicationOperator:
-    """Return a send or receive, whose peer and tag are arguments 2 and 3."""
-    return CommunicationOperator(
-        name, kind, CollectiveType.INVALID, sent, received, group=-1, peer=2
-    )
-
-
-_K = CollectiveType
-
-COMMUNICATION_OPERATORS: dict[str, CommunicationOperator] = {
-    "c10d::allreduce_": _coll(_K.ALL_REDUCE, 0, 0),
-    "c10d::allreduce_coalesced_": _coll(_K.ALL_REDUCE, 0, 0),
-    "c10d::broadcast_": _coll(_K.BROADCAST, 0, 0),
-    "c10d::reduce_": _coll(_K.REDUCE, 0, 0),
-    "c10d::allgather_": _coll(_K.ALL_GATHER, 1, 0),
-    "c10d::_allgather_base_": _coll(_K.ALL_GATHER, 1, 0),
-    "c10d::allgather_coalesced_": _coll(_K.ALL_GATHER, 1, 0),
-    "c10d::allgather_into_tensor_coalesced_": _coll(_K.ALL_GATHER, 1, 0),
-    "c10d::reduce_scatter_": _coll(_K.REDUCE_SCATTER, 1, 0),
-    "c10d::_reduce_scatter_base_": _coll(_K.REDUCE_SCATTER, 1, 0),
-    "c10d::reduce_scatter_tensor_coalesced_": _coll(_K.REDUCE_SCATTER, 1, 0),
-    "c10d::alltoall_": _coll(_K.ALL_TO_ALL, 1, 0),
-    "c10d::alltoall_base_": _coll(_K.ALL_TO_ALL, 1, 0),
-    "c10d::gather_": _coll(_K.GATHER, 1, 0),
-    "c10d::scatter_": _coll(_K.SCATTER, 1, 0),
-    "c10d::barrier": _coll(_K.BARRIER, 0, -1),
-    "c10d::send": _message("c10d::send", NodeType.COMM_SEND, 0, -1),
-    "c10d::recv_": _message("c10d::recv", NodeType.COMM_RECV, -1, 0),
-    "c10d::recv_any_source_": _message("c10d::recv", NodeType.COMM_RECV, -1, 0),
-    "_c10d_functional::all_reduce": _coll(_K.ALL_REDUCE, 0, -1, 2),
-    "_c10d_functional::all_reduce_": _coll(_K.ALL_REDUCE, 0, 0, 2),
-    "_c10d_functional::all_reduce_coalesced": _coll(_K.ALL_REDUCE, 0, -1, 2),
-    "_c10d_functional::all_gather_into_tensor": _coll(_K.ALL_GATHER, 0, -1, 2),
-    "_c10d_functional::all_gather_into_tensor_out": _coll(_K.ALL_GATHER, 0, 3, 2),
-    "_c10d_functional::all_gather_into_tensor_coalesced": _coll(_K.ALL_GATHER, 0, -1, 2),
-    "_c10d_functional::reduce_scatter_tensor": _coll(_K.REDUCE_SCATTER, 0, -1, 3),
-    "_c10d_functional::reduce_scatter_tensor_coalesced": _coll(_K.REDUCE_SCATTER, 0, -1, 3),
-    "_c10d_functional::all_to_all_single": _coll(_K.ALL_TO_ALL, 0, -1, 3),
-    "_c10d_functional::broadcast": _coll(_K.BROADCAST, 0, -1, 2),
-    "_c10d_functional::broadcast_": _coll(_K.BROADCAST, 0, 0, 2),
-    "_c10d_functional::all_reduce_coalesced_": _coll(_K.ALL_REDUCE, 0, 0, 2),
-    "c10d_functional::all_reduce": _coll(_K.ALL_REDUCE, 0, -1, 3),
-    "c10d_functional::all_reduce_coalesced": _coll(_K.ALL_REDUCE, 0, -1, 3),
-    "c10d_functional::broadcast": _coll(_K.BROADCAST, 0, -1, 3),
-    "c10d_functional::all_gather_into_tensor": _coll(_K.ALL_GATHER, 0, -1, 2),
-    "c10d_functional::all_gather_into_tensor_coalesced": _coll(_K.ALL_GATHER, 0, -1, 2),
-    "c10d_functional::reduce_scatter_tensor": _coll(_K.REDUCE_SCATTER, 0, -1, 3),
-    "c10d_functional::reduce_scatter_tensor_coalesced": _coll(_K.REDUCE_SCATTER, 0, -1, 3),
-    "c10d_functional::all_to_all_single": _coll(_K.ALL_TO_ALL, 0, -1, 4),
-    "_c10d_functional::reduce_scatter_tensor_out": _coll(_K.REDUCE_SCATTER, 0, 4, 3),
-    "symm_mem::multimem_all_reduce_": _coll(_K.ALL_REDUCE, 0, 0, 2),
-    "symm_mem::multimem_one_shot_all_reduce": _coll(_K.ALL_REDUCE, 0, -1, 2),
-    "symm_mem::multimem_one_shot_all_reduce_out": _coll(_K.ALL_REDUCE, 0, 3, 2),
-    "symm_mem::multimem_one_shot_reduce_out": _coll(_K.REDUCE, 0, 4, 3),
-    "symm_mem::multimem_all_gather_out": _coll(_K.ALL_GATHER, 0, 2, 1),
-    "symm_mem::one_shot_all_reduce": _coll(_K.ALL_REDUCE, 0, -1, 2),
-    "symm_mem::one_shot_all_reduce_out": _coll(_K.ALL_REDUCE, 0, 3, 2),
-    "symm_mem::one_shot_all_reduce_copy": _coll(_K.ALL_REDUCE, 1, -1, 3),
-    "symm_mem::one_shot_all_reduce_copy_out": _coll(_K.ALL_REDUCE, 1, 4, 3),
-    "symm_mem::two_shot_all_reduce_": _coll(_K.ALL_REDUCE, 0, 0, 2),
-    "symm_mem::two_shot_all_reduce_out": _coll(_K.ALL_REDUCE, 0, 3, 2),
-    "symm_mem::reduce_scatter_out": _coll(_K.REDUCE_SCATTER, 0, 3, 1),
-    "symm_mem::_low_contention_all_gather": _coll(_K.ALL_GATHER, 0, -1, 1),
-    "symm_mem::_low_contention_reduce_scatter": _coll(_K.REDUCE_SCATTER, 0, -1, 2),
-    "symm_mem::nvshmem_broadcast": _coll(_K.BROADCAST, 0, 0, 2),
-    "symm_mem::nvshmem_all_to_all": _coll(_K.ALL_TO_ALL, 0, 1, 2),
-    "symm_mem::all_to_all_vdev": _coll(_K.ALL_TO_ALL, 0, 1, 4),
-    "symm_mem::all_to_all_vdev_2d": _coll(_K.ALL_TO_ALL, 0, 1, 4),
-    "symm_mem::all_to_all_vdev_2d_offset": _coll(_K.ALL_TO_ALL, 0, 1, 4),
-    "_C_custom_ar::all_reduce": _coll(_K.ALL_REDUCE, 1, 2),
-    "_C_custom_ar::all_reduce_reg": _coll(_K.ALL_REDUCE, 1, 2),
-}
-"""Every communication operator by the name it has in a host trace."""
 
 BARRIER_BYTES = 4
 """A barrier is an all-reduce of one float: so NCCL's process group does it
 (``ProcessGroupNCCL::barrier``), and ASTRA-sim knows no barrier."""
-
-WAITS = frozenset(
-    {
-        *("_c10d_functional::wait_tensor", "c10d_functional::wait_tensor"),
-        "c10d::monitored_barrier_",
-    }
-)
-"""Operators that wait for a communication that was started before."""
-
-_FAMILIES = ("c10d::", "_c10d_functional", "c10d_functional::", "symm_mem::", "_dtensor::")
-# Operators of these families that move no tensor: they wait, signal, check, or make handles.
-_SILENT = WAITS | {
-    *("_c10d_functional::_wrap_tensor_autograd", "_dtensor::mesh_get_process_group"),
-    *("c10d::check_for_nan", "symm_mem::_async_input_mm", "symm_mem::_rendezvous"),
-    *("symm_mem::get_remote_tensors", "symm_mem::memset32_", "symm_mem::stream_write_value32_"),
-    *("symm_mem::nccl_put_signal", "symm_mem::nccl_wait_for_signal", "symm_mem::nccl_wait_signal"),
-    "symm_mem::nvshmem_wait_for_signal",
-}
-
-
-def is_unknown_communication(name: str) -> bool:
-    """Return whether an operator is of a family of communication, but none that is known."""
-    return name.startswith(_FAMILIES) and not (name in COMMUNICATION_OPERATORS or name in _SILENT)
-
 
 WHOLE = 1 << 62
 """End of a view whose extent is not known: the whole storage."""
@@ -172,8 +36,6 @@ class TensorView(NamedTuple):
         storage: Storage id; a name in time, freed memory reuses it.
         begin: First byte inside the storage.
         end: One past the last byte.
-        num_bytes: Bytes that the tensor's elements occupy.
-        shape: Sizes.
         dtype: Public name such as "float32".
         device: "cpu", "cuda", ..., without an index.
     """
@@ -189,10 +51,7 @@ class TensorView(NamedTuple):
     @property
     def num_elements(self) -> int:
         """Number of elements."""
-        count = 1
-        for size in self.shape:
-            count *= size
-        return count
+        return math.prod(self.shape)
 
     @property
     def is_number(self) -> bool:
@@ -223,20 +82,16 @@ class BlockTensors:
     def view(self, row: int) -> TensorView:
         """Return one tensor."""
         first = self._shape[row]
+        dtype = SPELLINGS.get(self._words[self._dtype[row]])
         return TensorView(
             self.storage[row],
             self._begin[row],
             self._end[row],
             self._bytes[row],
             tuple(self._sizes[first : first + self._dims[row]]),
-            _dtype_name(self._words[self._dtype[row]]),
+            UNKNOWN_DTYPE if dtype is None else dtype.name,
             self._words[self._device[row]],
         )
-
-
-def _dtype_name(word: str) -> str:
-    found = SPELLINGS.get(word)
-    return UNKNOWN_DTYPE if found is None else found.name
 
 
 class OpRole(IntEnum):
@@ -261,7 +116,6 @@ class Signature:
     """What the importer must know of an operator.
 
     Attributes:
-        role: The operator's role.
         written: Positions of the arguments that are written.
         overwritten: Those among them whose old content is not read.
         reallocated: Those among them whose memory was allocated just before without an operator.
@@ -285,15 +139,12 @@ _ALIAS = re.compile(r"Tensor(\[\])?\([a-z]")
 
 @functools.lru_cache(maxsize=8192)
 def signature(name: str, schema: str, triton: bool = False) -> Signature:
-    """Return the signature of an operator.
+    """Return the signature of an operator, whose schema is "" for scopes and autograd nodes.
 
-    Args:
-        name: Node name, such as "aten::add_".
-        schema: Its schema, "" for scopes and autograd nodes.
-        triton: Whether the node is a compiled Triton kernel, which has no schema.
+    ``triton`` marks a compiled Triton kernel, which has no schema.
 
     Raises:
-        TraceError: If the schema is none that PyTorch writes.
+        TraceError: If the schema is not one that PyTorch writes.
     """
     if name in COMMUNICATION_OPERATORS:
         return Signature(OpRole.COMMUNICATION)
@@ -336,12 +187,14 @@ def _from_schema(name: str, schema: str) -> Signature:
         return Signature(OpRole.SCOPE)
     if _has(name, Trait.OVERWRITES):
         return Signature(OpRole.COMPUTE, written, written)
-    outs = frozenset(i for i in written if _argument_name(arguments[i]).startswith("out"))
+    # Such an argument is written as "Tensor(a!) out" or "Tensor(a!) out=None".
+    names = {at: arguments[at].partition("=")[0].split()[-1] for at in written}
+    outs = frozenset(at for at, argument in names.items() if argument.startswith("out"))
     return Signature(OpRole.COMPUTE, written, outs, outs if name in _REALLOCATED else frozenset())
 
 
 def _split(schema: str) -> tuple[list[str], str]:
-    """Return the arguments and the result part of a schema; "*" is no argument."""
+    """Return the arguments and the result part of a schema; "*" is not an argument."""
     depth = 0
     arguments: list[str] = []
     begin = schema.index("(") + 1
@@ -357,8 +210,3 @@ def _split(schema: str) -> tuple[list[str], str]:
             if letter == ")":
                 break
     return [text for text in arguments if text not in ("", "*")], schema[begin:]
-
-
-def _argument_name(text: str) -> str:
-    """Return the name in "Tensor(a!) self" or "int dim=0"."""
-    return text.partition("=")[0].split()[-1]

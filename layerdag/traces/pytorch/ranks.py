@@ -11,14 +11,14 @@ from pathlib import Path
 import numpy as np
 
 from layerdag.errors import TraceError, UsageError
-from layerdag.graph.topology import pointers
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind
 from layerdag.runtime.reading import open_unpacked, read_whole
 from layerdag.traces.analysis import WORLD_NAMES, group_names
-from layerdag.traces.pytorch.host_dataflow import Ranks, number_groups
+from layerdag.traces.builder import with_texts, with_words
+from layerdag.traces.pytorch.host_dataflow import number_groups
 from layerdag.traces.pytorch.importer import ImportResult, import_pytorch
 from layerdag.traces.pytorch.kineto import read_distributed, stated_rank
-from layerdag.traces.trace import AttributeTable, NodeType, Trace, Wire, Workload, communicates
+from layerdag.traces.trace import MESSAGES, NodeType, Trace, Wire, Workload, communicates, listed
 
 
 class PyTorchFile(Enum):
@@ -53,17 +53,13 @@ def pytorch_format(path: str | Path) -> PyTorchFile | None:
     return pytorch_kind(start) if is_object else None
 
 
+# A rank is named as one, or stands between dots; another number may be that of a run.
 _TOLD = re.compile(r"(?:rank|worker)[._-]?(\d{1,9})(?!\d)", re.IGNORECASE)
 _NUMBER = re.compile(r"(?<![0-9])(\d{1,9})(?![0-9])")
 _ENDING = re.compile(r"(\.(json|pt|trace|et|gz|xz))+$")
 _JSON = re.compile(r".*\.json(\.gz|\.xz)?")
-
-
 # ``torch.profiler.tensorboard_trace_handler`` writes host_pid.nanoseconds.pt.trace.json.
 _PROCESS = re.compile(r".+_\d+\.\d{10,}\.pt\.trace\.json(\.gz|\.xz)?")
-
-
-# A rank is named as one, or stands between dots; another number may be that of a run.
 _RANK_WORD = re.compile(r"(rank|worker)[._-]?\d|(?<![a-z])r\d|\.\d+$", re.IGNORECASE)
 _DISTRIBUTED = re.compile(rb'c10d::|record_param_comms|process_group:|"distributedInfo"|gloo:')
 
@@ -76,19 +72,16 @@ def has_rank_in_name(stem: str) -> bool:
 def are_distributed(paths: Sequence[Path]) -> bool:
     """Return whether files of PyTorch are of ranks that communicate, as the first sound one is."""
     for path in paths:
-        with contextlib.suppress(TraceError):  # told when it is imported
+        with contextlib.suppress(TraceError):  # reported when it is imported
             return _DISTRIBUTED.search(read_whole(path, error=TraceError)) is not None
     return True
 
 
 @dataclass(frozen=True)
 class RankFiles:
-    """The files of a job, in order of rank.
+    """The files of a job, one of each kind per rank in order of rank, or none of a kind.
 
-    Attributes:
-        hosts: Host trace of each rank, or none.
-        devices: Kineto profile of each rank, or none.
-        notes: Names that contradict what files state.
+    Notes are on names that contradict what files state.
     """
 
     hosts: tuple[Path, ...]
@@ -145,7 +138,12 @@ def find_rank_files(location: str | Path) -> RankFiles | None:
 def _by_rank(
     paths: Sequence[Path], stated: Mapping[Path, int], notes: NoteCollector
 ) -> dict[int, Path]:
-    named = {path: _named_rank(path) for path in paths}
+    named: dict[Path, int | None] = {}  # the rank in a file's name, None if it shows none
+    for path in paths:
+        stem = _ENDING.sub("", path.name)
+        usual = [] if _PROCESS.fullmatch(path.name) else _NUMBER.findall(stem)
+        numbers = _TOLD.findall(stem) or usual
+        named[path] = int(numbers[-1]) if numbers else None
     # Bare numbers are ranks where they count the files; else they may be steps, dates, processes.
     counts = len(paths) > 1 and sorted(n for n in named.values() if n is not None) == list(
         range(len(paths))
@@ -173,26 +171,18 @@ def _by_rank(
     return of_rank
 
 
-def _named_rank(path: Path) -> int | None:
-    """Return the rank in a file name, None if it shows none."""
-    stem = _ENDING.sub("", path.name)
-    told = _TOLD.findall(stem)
-    numbers = told or ([] if _PROCESS.fullmatch(path.name) else _NUMBER.findall(stem))
-    return int(numbers[-1]) if numbers else None
-
-
 def _rank_by_name(path: Path, named: int | None, *, alone: bool) -> int:
     if alone and not _TOLD.search(path.name):
         return 0
-    if named is None and _PROCESS.fullmatch(path.name):
-        raise TraceError(
-            f"{path}: its name tells host, process and time but no rank, and the profile does not "
-            "state one (distributedInfo); name the files PREFIX.<rank>.json, or give them to "
-            "'layerdag convert' one by one in order of rank."
-        )
     if named is None:
+        what = "shows no rank"
+        if _PROCESS.fullmatch(path.name):
+            what = (
+                "tells host, process and time but no rank, and the profile does not state one "
+                "(distributedInfo)"
+            )
         raise TraceError(
-            f"{path}: its name shows no rank; name the files PREFIX.<rank>.json, or give them to "
+            f"{path}: its name {what}; name the files PREFIX.<rank>.json, or give them to "
             "'layerdag convert' one by one in order of rank."
         )
     return named
@@ -207,23 +197,17 @@ def _in_order(
     absent = (rank for rank in range(count) if rank not in of_rank)
     missing = list(itertools.islice(absent, 11))
     if missing:
-        shown = ", ".join(map(str, missing[:10])) + (", ..." if len(missing) > 10 else "")
         raise TraceError(
             f"{location}: has {len(of_rank)} {what} of a job with ranks up to {count - 1}, but "
-            f"lacks rank {shown}; add the missing files, or give 'layerdag convert' those of one "
-            "rank with --only-rank or --replicate."
+            f"lacks rank {listed(missing, 10)}; add the missing files, or give 'layerdag convert' "
+            "those of one rank with --only-rank or --replicate."
         )
     return tuple(of_rank[rank] for rank in range(count))
 
 
 @dataclass(frozen=True)
 class ImportedJob:
-    """A job imported from PyTorch traces.
-
-    Attributes:
-        workload: One trace per rank.
-        results: What each rank's import says about itself.
-    """
+    """A job imported from PyTorch traces, and what the import of each rank says about itself."""
 
     workload: Workload
     results: tuple[ImportResult, ...]
@@ -264,7 +248,10 @@ def import_ranks(
     collector.extend(notes)
     results = tuple(_in_stated_order(found, collector))
     names = number_groups(result.groups for result in results)
-    traces = tuple(_renamed(result, names) for result in results)
+    traces = tuple(
+        with_group_names(result.trace, {own: names[ranks] for own, ranks in result.groups.items()})
+        for result in results
+    )
     groups = {name: ranks for ranks, name in names.items()}
     return ImportedJob(Workload(traces, groups, source, collector.notes), results)
 
@@ -275,14 +262,14 @@ def _in_stated_order(results: Sequence[ImportResult], notes: NoteCollector) -> l
     stated = [rank for rank in ranks if rank is not None]
     if len(results) == 1 or len(stated) < len(ranks):
         return list(results)
-    listed = ", ".join(map(str, stated[:16])) + (", ..." if len(stated) > 16 else "")
+    shown = listed(stated, 16)
     if len(set(stated)) < len(stated):
         effect = "stated by the profiles (distributedInfo), some twice; taken in the order given"
-        notes.add(NoteKind.RANK, listed, effect)
+        notes.add(NoteKind.RANK, shown, effect)
         return list(results)
     if stated != sorted(stated):
         effect = "stated by the profiles (distributedInfo) in the order given; put into their order"
-        notes.add(NoteKind.RANK, listed, effect)
+        notes.add(NoteKind.RANK, shown, effect)
     order = sorted(range(len(results)), key=lambda at: stated[at])
     return [results[at] for at in order]
 
@@ -308,32 +295,23 @@ def refuse_missing_ranks(job: ImportedJob) -> None:
             "all, in order of rank, or 'layerdag convert' this one with --only-rank (its "
             "communication becomes work of equal time) or with --replicate (every rank runs it)."
         )
-    missing = ", ".join(map(str, range(given, min(wanted, given + 10))))
+    missing = listed(range(given, wanted), 10)
     raise TraceError(
         f"{job.workload.source}: the traces are of a job of {wanted} ranks, but {given} were "
-        f"given; add rank {missing}{', ...' if wanted > given + 10 else ''}, in order of rank, or "
+        f"given; add rank {missing}, in order of rank, or "
         "'layerdag convert' the files of one rank with --only-rank or --replicate."
     )
 
 
-def _renamed(result: ImportResult, names: Mapping[Ranks, str]) -> Trace:
-    name_of = {old: names[ranks] for old, ranks in result.groups.items()}
-    return with_group_names(result.trace, name_of)
-
-
 def with_group_names(trace: Trace, name_of: Mapping[str, str]) -> Trace:
     """Return a trace with other names of communicator groups."""
-    table = trace.attributes
-    if all(old == new for old, new in name_of.items()) or "pg_name" not in trace.strings:
+    if all(old == new for old, new in name_of.items()):
         return trace
-    strings = (*trace.strings, *name_of.values())
-    word_of = {trace.strings.index(old): len(trace.strings) + at
-               for at, old in enumerate(name_of) if old in trace.strings}  # fmt: skip
-    word_A = table.word_A.copy()
-    is_name_A = (table.name_A == trace.strings.index("pg_name")) & (table.wire_A == Wire.STRING)
-    for row in np.flatnonzero(is_name_A):
-        word_A[row] = word_of.get(int(word_A[row]), int(word_A[row]))
-    return replace(trace, strings=strings, attributes=replace(table, word_A=word_A))
+    names, present_N = group_names(trace)
+    text_of = {
+        row: name_of.get(names[row], names[row]) for row in np.flatnonzero(present_N).tolist()
+    }
+    return with_texts(trace, "pg_name", text_of)
 
 
 MAX_RANKS = 16_384
@@ -344,14 +322,7 @@ _COSTS = ("num_ops", "tensor_size")
 
 @dataclass(frozen=True)
 class DroppedCommunication:
-    """What a rank taken alone no longer says.
-
-    Attributes:
-        collectives: Collectives that became work.
-        messages: Sends and receives that became work.
-        num_bytes: Bytes that these moved, as far as they say.
-        num_ranks: Ranks of the job, according to the trace.
-    """
+    """The communication of a rank of a job that became work of that rank alone."""
 
     collectives: int
     messages: int
@@ -377,13 +348,20 @@ def import_single_rank(job: ImportedJob) -> tuple[Workload, DroppedCommunication
         num_bytes=int(size_N[comm_N].sum()),
         num_ranks=ranks_wanted(job),
     )
-    strings = (*trace.strings, *(name for name in _COSTS if name not in trace.strings))
-    trace = replace(trace, strings=strings)
+    table, node_A = trace.attributes, trace.attributes.node_A
+    replaced = [at for at, word in enumerate(trace.strings) if word in (*_COMMUNICATION, *_COSTS)]
+    keep_A = ~(comm_N[node_A] & np.isin(table.name_A, replaced))
+    count_N = np.bincount(node_A[keep_A], minlength=trace.num_nodes)
     alone = replace(
         trace,
         type_N=np.where(comm_N, NodeType.COMP, trace.type_N).astype(trace.type_N.dtype),
-        attributes=_as_copies(trace, comm_N, size_N),
+        attributes=table.select(np.flatnonzero(keep_A), count_N),
     )
+    size_of = {row: max(int(size_N[row]), 1) for row in np.flatnonzero(comm_N).tolist()}
+    ops_of = {row: max(size // ELEMENT_BYTES, 1) for row, size in size_of.items()}
+    moved_of = {row: 2 * size for row, size in size_of.items()}
+    alone = with_words(alone, "num_ops", Wire.INT64, ops_of)
+    alone = with_words(alone, "tensor_size", Wire.UINT64, moved_of)
     return Workload((alone,), {}, job.workload.source, job.workload.job_notes), lost
 
 
@@ -408,7 +386,7 @@ def replicate_rank(job: ImportedJob) -> Workload:
         raise TraceError(
             f"{trace.source}: names {num_ranks:,} ranks; at most {MAX_RANKS:,} are written."
         )
-    if np.isin(trace.type_N, (NodeType.COMM_SEND, NodeType.COMM_RECV)).any():
+    if np.isin(trace.type_N, MESSAGES).any():
         raise TraceError(
             f"{trace.source}: sends or receives messages, so other ranks run other programs; give "
             "their traces, or take this rank alone with --only-rank."
@@ -441,12 +419,12 @@ class _Grid:
 
     @classmethod
     def from_ranks(cls, ranks: tuple[int, ...], num_ranks: int, source: str) -> "_Grid":
-        """Return the grid that a group lies on. Raises TraceError if there is none."""
+        """Return the grid that a group is part of. Raises TraceError if there is none."""
         steps = np.diff(sorted(ranks))
         grid = cls(len(ranks), int(steps[0]) if steps.size else 1)
         whole = num_ranks % (grid.size * grid.stride) == 0
         if not whole or grid.members(min(ranks)) != tuple(sorted(ranks)):
-            shown = ", ".join(map(str, sorted(ranks)[:8])) + (", ..." if len(ranks) > 8 else "")
+            shown = listed(sorted(ranks), 8)
             raise TraceError(
                 f"{source}: the group of ranks {shown} is not one of equal groups of all "
                 f"{num_ranks} ranks, so the other groups are unknown; give their traces, or "
@@ -455,7 +433,6 @@ class _Grid:
         return grid
 
     def members(self, rank: int) -> tuple[int, ...]:
-        """Return the group of a rank, ascending."""
         block = self.size * self.stride
         first = rank // block * block + rank % self.stride
         return tuple(range(first, first + block, self.stride))
@@ -468,30 +445,3 @@ def _only_trace(job: ImportedJob) -> Trace:
             "--replicate take the files of one."
         )
     return job.workload.traces[0]
-
-
-def _as_copies(trace: Trace, comm_N: np.ndarray, size_N: np.ndarray) -> AttributeTable:
-    table = trace.attributes
-    names = [at for at, word in enumerate(trace.strings) if word in (*_COMMUNICATION, *_COSTS)]
-    node_A = np.repeat(np.arange(trace.num_nodes), np.diff(table.ptr_N1))
-    keep_A = ~(comm_N[node_A] & np.isin(table.name_A, names))
-    node_C = np.flatnonzero(comm_N)
-    size_C = np.maximum(size_N[node_C], 1)
-    ops_C = np.maximum(size_C // ELEMENT_BYTES, 1)
-    node_A = np.concatenate([node_A[keep_A], node_C, node_C])
-    order_A = np.argsort(node_A, kind="stable")
-    flops, moved = (trace.strings.index(name) for name in _COSTS)
-    count = node_C.size
-
-    def joined(kept: np.ndarray, added: Mapping[str, object]) -> np.ndarray:
-        parts = [np.broadcast_to(np.asarray(added[name]), count) for name in _COSTS]
-        return np.concatenate([kept[keep_A], *parts])[order_A].astype(kept.dtype)
-
-    return AttributeTable(
-        ptr_N1=pointers(np.bincount(node_A, minlength=trace.num_nodes)).astype(table.ptr_N1.dtype),
-        name_A=joined(table.name_A, {"num_ops": flops, "tensor_size": moved}),
-        wire_A=joined(table.wire_A, {"num_ops": Wire.INT64, "tensor_size": Wire.UINT64}),
-        word_A=joined(table.word_A, {"num_ops": ops_C, "tensor_size": 2 * size_C}),
-        doc_A=joined(table.doc_A, dict.fromkeys(_COSTS, -1)),
-        blobs=table.blobs,
-    )

@@ -23,6 +23,7 @@ from simulator_traces import (
     ticks,
     workload,
 )
+from storage_nodes import storage_attribute
 
 from layerdag.errors import ConfigError, SimulationError
 from layerdag.hardware.collectives import CollectiveType
@@ -49,7 +50,6 @@ from layerdag.simulator.run import (
     write_timeline,
 )
 from layerdag.traces.builder import NodeSpec
-from layerdag.traces.chakra.storage import storage_attribute
 from layerdag.traces.trace import NodeType
 
 LOAD = workload(

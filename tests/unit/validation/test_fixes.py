@@ -11,6 +11,7 @@ from small_workloads import collective, compute, integer, job, message, trace, w
 from layerdag.codec.unfolding import unfold
 from layerdag.hardware.collectives import CollectiveType
 from layerdag.traces.analysis import match_communication
+from layerdag.traces.builder import with_texts, with_words
 from layerdag.traces.chakra.files import decode_trace, encode_trace
 from layerdag.traces.trace import Attribute, NodeType, Wire, Workload
 from layerdag.validation.checking import check_group_file, check_workload
@@ -23,9 +24,6 @@ from layerdag.validation.fixes import (
     drop_self_dependencies,
     fix_workload,
     make_all_to_all_uniform,
-    nodes_of,
-    with_text,
-    with_word,
     write_feeder_types,
     write_integers,
 )
@@ -36,7 +34,7 @@ THREE = trace(compute(1), collective(2, 1, group="7"), compute(3, 2))
 @settings(max_examples=30)
 @given(st.dictionaries(st.integers(0, 2), st.integers(-(2**31), 2**31 - 1)))
 def test_a_number_is_set_where_it_was_and_where_it_was_not(word_of):
-    changed = with_word(THREE, "comm_size", Wire.INT64, word_of)
+    changed = with_words(THREE, "comm_size", Wire.INT64, word_of)
     value_N, present_N = changed.integers("comm_size")
     assert present_N.tolist() == [0 in word_of, True, 2 in word_of]
     assert value_N.tolist() == [word_of.get(0, 0), word_of.get(1, 1024), word_of.get(2, 0)]
@@ -45,21 +43,21 @@ def test_a_number_is_set_where_it_was_and_where_it_was_not(word_of):
 
 
 def test_a_text_is_set_where_it_was_and_where_it_was_not():
-    changed = with_text(THREE, "pg_name", {0: "a", 1: "b"})
+    changed = with_texts(THREE, "pg_name", {0: "a", 1: "b"})
     assert changed.texts("pg_name")[0] == ["a", "b", ""]
     assert THREE.texts("pg_name")[0] == ["", "7", ""]
 
 
 def test_nothing_to_set_leaves_the_attributes_alone():
-    assert with_word(THREE, "comm_size", Wire.INT64, {}).attributes.word_A.tolist() == (
+    assert with_words(THREE, "comm_size", Wire.INT64, {}).attributes.word_A.tolist() == (
         THREE.attributes.word_A.tolist()
     )
 
 
 @pytest.mark.parametrize("row", [0, 1, 2])
 def test_attributes_belong_to_the_node_whose_they_are(row):
-    node_A = nodes_of(with_word(THREE, "new", Wire.INT64, {row: 5}))
-    before = nodes_of(THREE).tolist()
+    node_A = with_words(THREE, "new", Wire.INT64, {row: 5}).attributes.node_A
+    before = THREE.attributes.node_A.tolist()
     assert node_A.tolist() == sorted([*before, row])
 
 
@@ -85,7 +83,7 @@ def test_all_absent_nodes_are_dropped_of_both_kinds():
     assert fixed is not None
     assert fixed.trace.data_deps.values.tolist() == [1]
     assert fixed.trace.ctrl_deps.values.size == 0
-    assert fixed.done_N.tolist() == [False, True]
+    assert fixed.rows.tolist() == [1]
 
 
 @pytest.mark.parametrize(

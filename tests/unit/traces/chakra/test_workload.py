@@ -45,9 +45,10 @@ def test_groups_read_as_they_were_written(tmp_path):
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b"[", "is no JSON"), (b"[]", "holds no object"), (b'{"1": [7]}', "names rank 7"),
-        (b'{"1": [0, 0]}', "names a rank twice"), (b'{"1": "0"}', "is no list of ranks"),
-        (b'{"1": 3}', "group '1' is no list of ranks"), (b'{"1": [0, true]}', "is no list of"),
+        (b"[", "does not describe groups"), (b"[]", "must be an object"),
+        (b'{"1": [7]}', "names rank 7"),
+        (b'{"1": [0, 0]}', "names a rank twice"), (b'{"1": "0"}', "'1' must be a list"),
+        (b'{"1": 3}', "'1' must be a list"), (b'{"1": [0, true]}', "must be a whole number"),
         (b'{"1": [0, 2]}', "group '1' names rank 2, but the workload has ranks 0 to 1"),
     ],
 )  # fmt: skip

@@ -19,6 +19,7 @@ from host_json import (
 from layerdag.errors import TraceError
 from layerdag.traces.pytorch.host_dataflow import (
     Dependencies,
+    Operation,
     declared_groups,
     dependencies,
     host_operations,
@@ -26,6 +27,11 @@ from layerdag.traces.pytorch.host_dataflow import (
     process_groups,
     queue_order,
     transitive_reduction,
+)
+from layerdag.traces.pytorch.operators import OpRole
+
+NAMELESS = Operation(
+    1, "c10d::allreduce_", OpRole.COMMUNICATION, 0, 0, (), (), (), (), frozenset(), values=()
 )
 
 
@@ -259,7 +265,7 @@ def test_the_world_is_zero_and_the_others_are_counted_by_their_ranks():
 
 def test_only_a_single_group_is_taken_for_granted():
     one = process_groups({"x": (0, 1)}, {(0, 1): "0"})
-    assert one.only() == "0"
+    assert one.of(NAMELESS) == "0"
     two = process_groups({"x": (0, 1)}, {(0, 1): "0", (1,): "1"})
-    assert two.only() is None
-    assert process_groups({}, {}).only() is None
+    assert two.of(NAMELESS) is None
+    assert process_groups({}, {}).of(NAMELESS) is None

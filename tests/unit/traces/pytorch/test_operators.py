@@ -8,17 +8,16 @@ from hypothesis import given, strategies as st
 from laws import tried
 
 from layerdag.errors import TraceError
+from layerdag.hardware.collectives import COMMUNICATION_OPERATORS, PEER
 from layerdag.hardware.dtypes import SPELLINGS
 from layerdag.hardware.operators import is_composite, operation_count
 from layerdag.traces.pytorch.operators import (
-    COMMUNICATION_OPERATORS,
     UNKNOWN_DTYPE,
     BlockTensors,
     OpRole,
     TensorView,
     signature,
 )
-from layerdag.traces.trace import NodeType
 
 SCHEMAS = {s.name: s for s in torch._C._jit_get_all_schemas() if s.name in COMMUNICATION_OPERATORS}
 GIVEN = {
@@ -47,10 +46,8 @@ def test_positions_of_arguments_are_those_of_torch(name):
             assert "Tensor" in str(arguments[position].type)
     group = names[known.group] if known.group >= 0 else "group_name" in names
     assert group in ("group_name", "ranks", 0)
-    if known.type is NodeType.COMM_COLL:
-        assert known.peer == -1
-    elif name != "c10d::recv_any_source_":  # knows no peer
-        assert names[known.peer : known.peer + 2] in (["dst", "tag"], ["src", "tag"])
+    if known.is_message and name != "c10d::recv_any_source_":  # knows no peer
+        assert names[PEER : PEER + 2] in (["dst", "tag"], ["src", "tag"])
 
 
 def test_every_operator_of_a_process_group_is_known_to_torch():
@@ -64,8 +61,8 @@ def test_every_operator_of_a_process_group_is_known_to_torch():
 
 def test_receives_write_and_sends_give():
     for known in COMMUNICATION_OPERATORS.values():
-        if known.type is not NodeType.COMM_COLL:
-            sends = known.type is NodeType.COMM_SEND
+        if known.is_message:
+            sends = known.kind == "send"
             assert (known.sent, known.received) == ((0, -1) if sends else (-1, 0))
             assert known.name == ("c10d::send" if sends else "c10d::recv")
 
