@@ -99,14 +99,7 @@ def spearman(x_B: np.ndarray, y_B: np.ndarray, weights_RB: np.ndarray) -> np.nda
 def kendall(
     x_RB: np.ndarray, y_RB: np.ndarray, weights_RB: np.ndarray, tolerance: float = 0.0
 ) -> np.ndarray:
-    """Return Kendall's tau-b of each row, (R,).
-
-    Args:
-        x_RB: Numbers; a single row is that of all rows of weights.
-        y_RB: Numbers beside them.
-        weights_RB: How often each item counts.
-        tolerance: Difference below which two numbers are tied.
-    """
+    """Return Kendall's tau-b of each row, (R,)."""
 
     def signs(value_RB: np.ndarray) -> np.ndarray:
         difference_RBB = value_RB[:, :, None] - value_RB[:, None, :]

@@ -35,10 +35,8 @@ class RankedJob:
     """A job that is simulated.
 
     Attributes:
-        workload: Its traces.
         plan: How it is split over ranks, such as "fsdp2 x 4".
         kind: What else is known of it, such as family and phase.
-        nodes: Nodes of its graph.
         graph: Its graph, which bad generators spoil; None of workloads that were never one.
     """
 
@@ -58,10 +56,6 @@ def ranked_job(
     graph: AttributedGraph, conditions: Mapping[str, Condition] | None = None
 ) -> RankedJob | None:
     """Return a job with its traces; None if it has one rank.
-
-    Args:
-        graph: Of the job.
-        conditions: "world_size", "strategy", "family", "phase"; those of the graph by default.
 
     Raises:
         DataError: If it is not the graph of a job.
@@ -181,7 +175,6 @@ class RankedCluster:
     """One switch, and accelerators of one speed.
 
     Attributes:
-        latency_us: Latency of a hop in microseconds.
         gib_per_s: Bandwidth of a link in 2**30 bytes per second.
         compute_time: Time of an operator, of the common one as 1.
     """
@@ -267,7 +260,6 @@ class SimulatedJobs:
     """Figures of a set of jobs.
 
     Attributes:
-        jobs: Those that ran.
         log_JCT: float64 logarithms of ``TARGETS`` of each job on each cluster.
         log_work_JC: float64 logarithms of the compute time of the mean rank, in ns.
         exposed_JC: float64, share of the step in which the mean rank does not compute.
@@ -289,16 +281,7 @@ def simulate_jobs(
     compute: ComputeOf = MeasuredCompute,
     label: str = "simulating",
 ) -> SimulatedJobs:
-    """Run every job on every cluster.
-
-    Args:
-        jobs: Of at least two ranks each.
-        clusters: Where.
-        speedup: How many times as fast compute is as where the durations of the traces come from.
-            On one CPU thread operators take so long that networks would not matter.
-        compute: Makes times of operators.
-        label: Of the progress line.
-    """
+    """Run every job on every cluster."""
     ran, rows, failed = [], [], []
     for job in track(jobs, label, len(jobs)):
         try:
@@ -335,15 +318,7 @@ NEAREST = 3
 
 @dataclass(frozen=True, eq=False)
 class PairedJobs:
-    """Other jobs beside real ones, with weights of both.
-
-    Attributes:
-        real: The jobs whose order counts.
-        other: The jobs that are judged.
-        real_RJ: Weights of the real jobs.
-        other_RK: Weights of the others.
-        neighbors: Other jobs that stand for a real one where jobs are ranked.
-    """
+    """Other jobs beside real ones, with weights of both."""
 
     real: SimulatedJobs
     other: SimulatedJobs
@@ -493,13 +468,9 @@ class RankingRow:
     """How far the order under one set of jobs agrees with that under real test jobs.
 
     Attributes:
-        jobs: Name of the set.
         order: "clusters", "plans", "plans, relative" (to compute time), "jobs": Kendall's tau-b, 1
             is the same order. "clusters, difference": mean absolute difference of the clusters'
             mean logarithms; 0 is the same.
-        target: One of ``TARGETS``.
-        value: The figure.
-        interval: 95 % bootstrap interval over jobs.
         lead: How far the baseline is better than this set, from the same resamples of the real
             jobs; None for the baseline itself.
         lead_interval: Its interval; above 0, this set loses.
@@ -524,12 +495,8 @@ class RankingReport:
     """Rankings under several sets of jobs.
 
     Attributes:
-        tested_on: Number of real test jobs.
-        counts: Number of jobs of each set.
         failed: Number of jobs of each set that could not be simulated.
         silent: Number of jobs of each set that have several ranks but no communication.
-        baseline: Name of the set that the others are compared with.
-        rows: Every figure of every set.
         exposed: Least and greatest share, over clusters, of the step in which the mean rank of the
             mean real test job does not compute. Where both are near 0, compute decides all.
         slowest: Mean step time of real test jobs on the slowest cluster over that on the fastest.

@@ -89,9 +89,6 @@ class GeneratorScore:
     """One set of samples.
 
     Attributes:
-        name: Of the set.
-        graphs: Number of samples.
-        vun: Valid, unique, novel.
         report: Distances; None if no sample could be looked at.
         reasons: Why samples could not be looked at, a sentence each.
     """
@@ -123,15 +120,7 @@ class GeneratorScore:
 
 @dataclass(frozen=True)
 class SideBySide:
-    """Sets of samples beside each other.
-
-    Attributes:
-        data: Name of the data set.
-        train: Number of its training graphs.
-        test: Number of its test graphs.
-        seed: Of the bootstrap, and of which graphs were drawn.
-        scores: One for each set.
-    """
+    """Sets of samples beside each other."""
 
     data: str
     train: int

@@ -144,16 +144,7 @@ class UnknownMetricError(UsageError, KeyError):
 
 @dataclass(frozen=True, repr=False)
 class QualityReport:
-    """All similarity figures with what is needed to repeat them.
-
-    Attributes:
-        rows: One per metric.
-        train: Number of real training graphs.
-        test: Number of real test graphs.
-        generated: Number of generated graphs.
-        seed: Seed of the bootstrap.
-        replicates: Number of resamples.
-    """
+    """All similarity figures with what is needed to repeat them."""
 
     rows: tuple[SimilarityRow, ...]
     train: int
@@ -362,7 +353,6 @@ class DepthSimilarity:
 
     Attributes:
         begin: Where it begins, as a fraction of the layers of a graph.
-        end: Where it ends.
         nodes: Generated nodes in it.
         rows: Distances of the width of layers, the degrees of nodes and the first attribute; those
             of nodes and layers in the depth bin alone, with edges to and from anywhere.
@@ -394,15 +384,6 @@ def compare_by_depth(
 
     Layer l of a graph with L layers lies in depth bin ``l * depth_bins // L``, so that a graph of
     fewer layers than bins leaves some of them empty.
-
-    Args:
-        train: Real graphs that the generator learned from.
-        test: Real graphs that it never saw.
-        generated: Its samples.
-        attributes: Name and kind of each node attribute, in column order; the first is compared.
-        depth_bins: Number of depth bins.
-        seed: Seed of the bootstrap.
-        replicates: Number of resamples.
 
     Raises:
         UsageError: If a set is empty, there is no bin, or ``attributes`` does not match the

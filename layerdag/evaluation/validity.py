@@ -38,9 +38,6 @@ class DepthRow:
     """Figures of the nodes in one depth bin.
 
     Attributes:
-        first_layer: First layer of the depth bin.
-        last_layer: Last layer of the depth bin.
-        nodes: Number of nodes in it.
         consistent: Share of them that keep "layer-consistent".
         seen: Share that keep "arity-seen" and "source-seen"; None without training statistics.
     """
@@ -53,11 +50,7 @@ class DepthRow:
 
 
 class DepthCounts:
-    """Counts of nodes by their layer.
-
-    Args:
-        rows: Number of depth bins, with about equally many nodes.
-    """
+    """Counts of nodes by their layer."""
 
     def __init__(self, rows: int) -> None:
         self._rows = rows
@@ -65,12 +58,7 @@ class DepthCounts:
         self._knows_training = False
 
     def add(self, layer_N: np.ndarray, bad_nodes: dict[str, np.ndarray]) -> None:
-        """Count nodes; those of layer -1, of cyclic graphs, are left out.
-
-        Args:
-            layer_N: Layer of each node.
-            bad_nodes: Whether each node breaks a rule, by its id.
-        """
+        """Count nodes; those of layer -1, of cyclic graphs, are left out."""
         wrong_N = np.zeros(layer_N.size, dtype=bool)
         self._knows_training = "arity-seen" in bad_nodes
         if self._knows_training:
@@ -158,7 +146,6 @@ class StructureReport:
     """Which rules a set of graphs keeps.
 
     Attributes:
-        graphs: Number of graphs.
         pass_rate: For each rule id, the fraction of graphs that keep it.
         valid_B: True where a graph keeps every rule of severity ERROR.
         findings: One for each broken rule and graph.
@@ -207,12 +194,7 @@ def check_structure(
 
 
 class StructureTally:
-    """``check_structure`` of graphs that come some at a time.
-
-    Args:
-        training: Statistics of the training graphs.
-        depth_rows: Number of depth bins of ``by_depth``.
-    """
+    """``check_structure`` of graphs that come some at a time."""
 
     def __init__(self, training: GraphStatistics | None = None, depth_rows: int = 5) -> None:
         self._training = training
@@ -401,12 +383,7 @@ _OF_TRAINING = ("attribute-range", "arity-seen", "source-seen")
 
 @dataclass(frozen=True)
 class Proportion:
-    """So many of the graphs.
-
-    Attributes:
-        count: How many.
-        total: Of how many.
-    """
+    """So many of the graphs."""
 
     count: int
     total: int
@@ -443,7 +420,6 @@ class VUN:
         valid: Graphs that keep the rules.
         unique: Graphs that are the first of their isomorphism class.
         novel: Graphs of whose class no training graph is.
-        vun: Graphs that are valid, unique and novel.
         novel_real: The same as ``novel`` of real graphs that are not in the training part; None
             without any.
     """

@@ -32,8 +32,10 @@ from layerdag.privacy.membership_attacks import (
     AttackPool,
     CalibratedClassifier,
     DensityRatio,
+    NearestProgram,
     NearestSample,
     Roles,
+    TallyAttack,
     Trait,
     UniqueMotifs,
 )
@@ -155,8 +157,6 @@ class Inference:
         interval: 95 % interval of ``advantage``, from the spread where chance calls a real graph a
             training graph; of all traits of single jobs together.
         margin: Within which the interval must lie to count as no better than chance.
-        samples: Number of samples.
-        verdict: What the interval says.
         need: About how many graphs a verdict would take; None where there is one.
     """
 
@@ -184,17 +184,7 @@ class Inference:
         samples: int,
         held_out: int,
     ) -> "Inference":
-        """Return the outcome.
-
-        Args:
-            name: Of the attack.
-            description: What is read.
-            read: How well of training graphs, of held-out ones, and by chance.
-            advantage: Its value, and the half-width of its 95 % interval.
-            margin: Of "no better than chance".
-            samples: Number of samples.
-            held_out: Number of held-out graphs.
-        """
+        """Return the outcome."""
         value, half = advantage
         scale = MARGIN / margin
         verdict = Verdict.from_interval(
@@ -242,12 +232,6 @@ def identified_traits(
 
     The larger one of the training and the held-out part is cut at random to the size of the other.
     Chance is a training job drawn at random among those that state what was asked for.
-
-    Args:
-        pool: The graphs.
-        traits: What can be told of them.
-        roles: The parts that they play.
-        seed: Of the cut and of the intervals.
     """
     size = min(roles.member_T.size, roles.other_H.size)
     if not size or not roles.sample_K.size:
@@ -341,12 +325,6 @@ def inferred_properties(
     many training graphs is 0 whatever the samples are, so that the spread over such choices says
     what is chance.
 
-    Args:
-        pool: The graphs.
-        traits: What can be told of them.
-        roles: The parts that they play.
-        seed: Of the choices.
-
     Returns:
         The outcome; None if nothing differs between real graphs, or there are too few.
     """
@@ -422,20 +400,18 @@ What it makes of fewer varies more than the interval allows for (docs/dev/decisi
 
 def all_attacks(pool: AttackPool) -> tuple[Attack, ...]:
     """Return every attack on the samples of a pool."""
-    found: list[Attack] = [NearestSample(pool), DensityRatio(pool)]
-    if pool.measured:
-        found.append(NearestSample(pool, programs=True))
-    return (*found, CalibratedClassifier(pool), UniqueMotifs(pool), Reconstruction(pool))
+    *distances, motifs = tally_attacks(pool)
+    return (*distances, CalibratedClassifier(pool), motifs, Reconstruction(pool))
+
+
+def tally_attacks(pool: AttackPool) -> tuple[TallyAttack, ...]:
+    """Return the attacks that look at each sample once."""
+    programs = (NearestProgram(pool),) if pool.measured else ()
+    return NearestSample(pool), DensityRatio(pool), *programs, UniqueMotifs(pool)
 
 
 def attack_outcomes(attacks: Sequence[Attack], roles: Roles, seed: int) -> tuple[AttackResult, ...]:
-    """Return what each attack finds, beside what it finds where nothing can leak.
-
-    Args:
-        attacks: Those of one pool.
-        roles: The parts that its graphs play.
-        seed: Of what an attack draws, and of the intervals.
-    """
+    """Return what each attack finds, beside what it finds where nothing can leak."""
     return tuple(
         one
         for attack in attacks
@@ -449,12 +425,6 @@ def sample_attacks(
     train: Sequence[DAG], held_out: Sequence[DAG], generated: Sequence[DAG], seed: int = 0
 ) -> tuple[AttackResult, ...]:
     """Return the attacks by distances alone, "nearest_sample" and "density_ratio".
-
-    Args:
-        train: Training graphs, the members.
-        held_out: Real graphs that the generator never saw; the second attack needs two.
-        generated: Samples.
-        seed: Of the halves and of the bootstrap.
 
     Raises:
         UsageError: If a set is empty.
@@ -484,11 +454,6 @@ def cross_fitted_attacks(
 
     Every graph is a member for most generators and a held-out one for one of them, so that an
     attack has as many of both as there are graphs. Pairs are compared within a fold.
-
-    Args:
-        folds: One for each generator.
-        run_G: The run of each graph of all folds, numbers from 0; what is resampled.
-        seed: Of what an attack draws, and of the intervals.
     """
     found: dict[str, tuple[Attack, list[ModelScores], list[ModelScores]]] = {}
     for fold in folds:
@@ -538,15 +503,7 @@ def outcome_of(
     seed: int,
     fractions: tuple[float, float] | None,
 ) -> tuple[AttackResult, ...]:
-    """Return what scores say, beside the same attack where nothing can leak; nothing of no scores.
-
-    Args:
-        attack: Of held-out graphs that pose as samples.
-        folds: The scores by the samples.
-        roles: The parts of the graphs; of samples the number alone is looked at.
-        seed: Of what an attack draws, and of the intervals.
-        fractions: What the score is about, of members and of others.
-    """
+    """Return what scores say, beside the same attack where nothing can leak; nothing of no scores."""
     if not folds:
         return ()
     found = attack_by_scores(attack.name, attack.description, folds, seed)

@@ -47,10 +47,7 @@ class AuditSets:
     Attributes:
         data: Training and held-out graphs (its test part), with a schema of all three sets, so that
             a word of one set alone is no reason to leave a graph out.
-        made: The samples.
         train: The training graphs in names and numbers.
-        held_out: The held-out graphs.
-        private: Words that samples may not hold.
         left_out: What could not be read, with the reason.
     """
 
@@ -76,11 +73,6 @@ def read_sets(train: Graphs, holdout: Graphs, synthetic: Graphs) -> AuditSets:
     Of traces that record arguments these are the forward programs, unless another set has traces
     without. Words of flow graphs that are not public are renamed in real graphs as they are for
     training, unless samples hold such a word themselves.
-
-    Args:
-        train: What the generator learned from.
-        holdout: Graphs of the same kind that it never saw.
-        synthetic: Its samples: what ``layerdag sample`` wrote, a release, or any other folder.
 
     Raises:
         UsageError: If a set is empty, or traces are compared with flow graphs.
@@ -197,8 +189,6 @@ class WordSearch:
     """What was looked for, where, and what was found.
 
     Attributes:
-        files: Number of files that were read.
-        words: Number of private words that were looked for.
         found: Each word that a file holds and must not.
         unread: Packed files that nobody looked into, below the folder.
     """
@@ -214,10 +204,6 @@ def search_words(folder: str | Path, private: Iterable[str] | str | Path) -> Wor
 
     Of parts of samples (tar, Parquet) the graphs are searched, too, for what is compressed cannot
     be read as text. Other packed files are listed as not read.
-
-    Args:
-        folder: To be shared, with its sub-folders.
-        private: The words, or the folder of the private graphs that hold them.
 
     Raises:
         DataError: If a folder cannot be read.

@@ -24,7 +24,7 @@ from layerdag.evaluation.metrics.base import (
 )
 from layerdag.evaluation.metrics.neighborhoods import NEIGHBORHOOD_METRICS
 from layerdag.evaluation.similarity import LOCAL_METRICS, compare
-from layerdag.evaluation.validity import StructureReport, StructureTally, check_structure
+from layerdag.evaluation.validity import StructureReport, StructureTally
 from layerdag.privacy.attacks import Inference
 from layerdag.privacy.audit_inputs import Graphs, WordSearch, read_sets, search_words
 from layerdag.privacy.copies import (
@@ -33,8 +33,6 @@ from layerdag.privacy.copies import (
     CopyTest,
     Novelty,
     copy_counts,
-    count_copies,
-    novelty,
     novelty_of_hashes,
 )
 from layerdag.privacy.likelihood_ratio import schema_attacks
@@ -72,32 +70,26 @@ class SampleSource(Protocol):
 
 
 class AuditTally:
-    """Structure, copies and attacks of any number of samples, of which few are held.
+    """Structure, copies and attacks of any number of samples, of which at most ``most`` are held.
 
-    What is kept of each sample beyond those of ``held`` is its hash, its verdicts and two
-    distances, some hundred bytes.
-
-    Args:
-        data: The real graphs.
-        count: Number of samples that will come.
-        most: Most samples that are held.
+    What is kept of each further sample is its hash, its verdicts and two distances, some hundred
+    bytes.
     """
 
     def __init__(self, data: GraphDataset, count: int, most: int = MAX_HELD) -> None:
         train, held_out = data.graphs["train"], data.held_out
-        self._data = data
+        self._data, self._count, self._most = data, count, most
         self._structure = StructureTally(GraphStatistics.measure(train, data.schema.sizes()))
         self._copies = CopyTest.from_sets(train, held_out, data.schema.measured_columns)
         self._found: list[CopyComparison] = []
         self._hashes: list[str] = []
         self._part = ReservoirSample(count, most)
-        self._leaks = _leaks(data, count)
-
-    def read(self, samples: SampleSource) -> None:
-        """Look at all samples, with a bar on a terminal."""
-        stream = track(samples, "auditing samples", len(samples))
-        while part := list(islice(stream, AT_ONCE)):
-            self.add(part)
+        self._leaks: LeakTally | None = None
+        if held_out and data.members and count > most:
+            measured, numeric = data.schema.measured_columns, data.schema.size_columns
+            self._leaks = LeakTally(
+                data.members, held_out, count, measured=measured, numeric=numeric
+            )
 
     def add(self, dags: Sequence[DAG]) -> None:
         """Look at the next samples."""
@@ -125,30 +117,20 @@ class AuditTally:
         return copy_counts(self._copies, len(self._data.graphs["train"]), self._found)
 
     @property
-    def held(self) -> tuple[DAG, ...]:
-        """The samples that are held, drawn at random."""
-        return self._part.held
+    def held(self) -> dict[int, DAG]:
+        """The samples that are held, by their number: all in order, or some in random order."""
+        held = self._part.held
+        return held if self._count > self._most else dict(sorted(held.items()))
 
     def leaks(self) -> SampleLeaks | None:
         """Return what samples give away; None if nothing is held out."""
-        return None if self._leaks is None else self._leaks.result(self.held)
+        held = tuple(self.held.values())
+        if self._leaks is not None:
+            return self._leaks.result(held)
+        data = self._data
+        measured, numeric = data.schema.measured_columns, data.schema.size_columns
+        return sample_leaks(data.members, data.held_out, held, measured=measured, numeric=numeric)
 
-
-def _leaks(data: GraphDataset, count: int) -> LeakTally | None:
-    """Return the tally of attacks; None without held-out graphs."""
-    if not data.held_out or not data.members:
-        return None
-    return LeakTally(
-        data.members,
-        data.held_out,
-        count,
-        measured=data.schema.measured_columns,
-        numeric=data.schema.size_columns,
-    )
-
-
-_WEIGHT_OF_A_SAMPLE = 3
-"""Copies, traits and attacks: about as long each."""
 
 CAVEATS = (
     "What these attacks do not find, another one may: with --checkpoint, shadow models (--shadows) "
@@ -249,74 +231,35 @@ def audit_of(
     Raises:
         UsageError: If there is no training graph or no sample.
     """
-    if len(made) > most_held:
-        found = _audit_of_stream(data, made, weights, most_held)
-    else:
-        with stages(_WEIGHT_OF_A_SAMPLE * len(made)):
-            found = _audit_in_memory(data, list(made), weights)
-    further = made.notes if isinstance(made, SampleStream) else ()
-    return replace(found, notes=merge_notes([*data.notes, *further]), left_out=data.left_out)
-
-
-def _audit_in_memory(
-    data: GraphDataset, made: list[DAG], weights: tuple[AttackResult, ...]
-) -> Audit:
-    train, held_out = data.graphs["train"], data.held_out
-    measured = data.schema.measured_columns
-    with stage("structure and copies", len(made)):
-        structure = check_structure(made, GraphStatistics.measure(train, data.schema.sizes()))
-        new = novelty(train, held_out, made, structure.valid_B)
-        copies = count_copies(train, held_out, made, measured)
-    leaks = sample_leaks(
-        data.members, held_out, made, measured=measured, numeric=data.schema.size_columns
-    )
+    if not len(made):
+        raise UsageError("An audit needs samples, and there are none.")
+    tally = AuditTally(data, len(made), most_held)
+    train = data.graphs["train"]
+    with stages(len(made) + 2 * min(len(made), most_held)):
+        with stage("structure and copies", len(made)):
+            stream = iter(track(made, "auditing samples", len(made)))
+            while part := list(islice(stream, AT_ONCE)):
+                tally.add(part)
+        leaks = tally.leaks()
+    structure, held = tally.structure, tally.held
+    valid = [dag for number, dag in held.items() if structure.valid_B[number]]
+    dags = list(held.values())
     return Audit(
         train=len(train),
-        held_out=len(held_out),
-        structure=structure,
-        novelty=new,
-        copies=copies,
-        leaks=leaks,
-        weights=weights,
-        neighborhoods=_compared(data, made, NEIGHBORHOOD_METRICS),
-        local=_compared(data, _valid(made, structure), LOCAL_METRICS),
-        advice=too_few_held_out(data),
-        rare=_rare(data, made),
-    )
-
-
-def _rare(data: GraphDataset, made: Sequence[DAG]) -> RareWords | None:
-    if not data.schema.kind.has_steps:
-        return None
-    return rare_words(data.schema, data.graphs["train"], made)
-
-
-def _audit_of_stream(
-    data: GraphDataset, made: SampleSource, weights: tuple[AttackResult, ...], most_held: int
-) -> Audit:
-    tally = AuditTally(data, len(made), most_held)
-    with stage(f"copies and attacks of all {len(made):,} samples"):
-        tally.read(made)
-    held = tally.held
-    of_held = check_structure(held)
-    return Audit(
-        train=len(data.graphs["train"]),
         held_out=len(data.held_out),
-        structure=tally.structure,
+        structure=structure,
         novelty=tally.novelty,
         copies=tally.copies,
-        leaks=tally.leaks(),
+        leaks=leaks,
         weights=weights,
-        neighborhoods=_compared(data, held, NEIGHBORHOOD_METRICS),
-        local=_compared(data, _valid(held, of_held), LOCAL_METRICS),
+        neighborhoods=_compared(data, dags, NEIGHBORHOOD_METRICS),
+        local=_compared(data, valid, LOCAL_METRICS),
         advice=too_few_held_out(data),
-        held=len(held),
-        rare=_rare(data, held),
+        held=len(held) if len(held) < len(made) else None,
+        rare=rare_words(data.schema, train, dags) if data.schema.kind.has_steps else None,
+        notes=merge_notes([*data.notes, *(made.notes if isinstance(made, SampleStream) else ())]),
+        left_out=data.left_out,
     )
-
-
-def _valid(made: Sequence[DAG], structure: StructureReport) -> list[DAG]:
-    return [dag for dag, is_valid in zip(made, structure.valid_B, strict=True) if is_valid]
 
 
 def _compared(

@@ -136,11 +136,6 @@ class CopyTest:
     ) -> "CopyTest":
         """Calibrate on held-out graphs.
 
-        Args:
-            train: Graphs that a generator learned from.
-            held_out: Real graphs that it never saw; without any, nothing is a near copy.
-            measured: Columns that hold measurements, such as durations.
-
         Raises:
             UsageError: If there is no training graph.
         """
@@ -203,12 +198,6 @@ def count_copies(
 ) -> CopyCounts:
     """Return how many samples are copies or near copies of training or held-out graphs.
 
-    Args:
-        train: Graphs that a generator learned from.
-        held_out: Real graphs that it never saw.
-        generated: Samples; of a stream, no more than ``CHUNK`` graphs are held.
-        measured: Columns that hold measurements, such as durations.
-
     Raises:
         UsageError: If there is no training graph or no sample.
     """
@@ -218,11 +207,6 @@ def count_copies(
 
 def copy_counts(test: CopyTest, trained: int, found: Sequence[CopyComparison]) -> CopyCounts:
     """Return the same of samples that were looked at already.
-
-    Args:
-        test: What they were compared with.
-        trained: How many of its real graphs are training graphs.
-        found: How each sample stands to them.
 
     Raises:
         UsageError: If there is no training graph or no sample.
@@ -246,10 +230,6 @@ def tuple_keys(operators: Sequence[str], columns: Sequence[np.ndarray]) -> np.nd
     """Return a 64-bit key of each node's (operator, numbers), 0 where no number is stated.
 
     Numbers are compared as traces hold them: whole, 0 as good as absent.
-
-    Args:
-        operators: Operator of each node.
-        columns: float64 (N,) each, NaN for absent.
     """
     if not len(operators) or not columns:
         return np.zeros(len(operators), dtype=np.uint64)
@@ -271,12 +251,7 @@ def _word_code(word: str) -> int:
 
 
 def keys_of_one_run(keys: Sequence[np.ndarray], run_of: Sequence[object]) -> np.ndarray:
-    """Return the sorted keys (0 left out) that occur in the graphs of a single run.
-
-    Args:
-        keys: ``tuple_keys`` of each graph.
-        run_of: The run of each graph; copies of a run share it.
-    """
+    """Return the sorted keys (0 left out) that occur in the graphs of a single run."""
     number = {run: i for i, run in enumerate(dict.fromkeys(run_of))}
     pairs = [
         np.stack([found, np.full(found.size, number[run], dtype=np.uint64)])
@@ -291,13 +266,7 @@ def keys_of_one_run(keys: Sequence[np.ndarray], run_of: Sequence[object]) -> np.
 
 
 def _threshold(real: Sequence[DAG], hashes: Sequence[str], trained: int) -> float:
-    """Return the distance to other real graphs that hardly any held-out graph goes below.
-
-    Args:
-        real: Training graphs, then held-out ones.
-        hashes: Of them; graphs with equal ones are repetitions of one and do not count.
-        trained: Number of training graphs.
-    """
+    """Return the distance to other real graphs that hardly any held-out graph goes below."""
     held_out = range(trained, len(real))
     nearest_H = [nearest for nearest in _nearest(real, hashes, held_out) if np.isfinite(nearest)]
     if not nearest_H:
@@ -326,8 +295,6 @@ class Novelty:
     """Shares among the generated graphs.
 
     Attributes:
-        graphs: Number of generated graphs.
-        valid: Share that is valid.
         unique: Distinct hashes / graphs.
         novel: Share whose hash no training graph has.
         vun: Share of graphs that are valid, novel and the first with their hash.
@@ -362,8 +329,6 @@ class DistanceToClosestRecord:
         median_to_train: Median Weisfeiler-Lehman distance to the nearest training graph.
         median_to_held_out: The same to the nearest held-out graph.
         compared: Number of training and of held-out graphs compared with, equal.
-        samples: Number of generated graphs.
-        verdict: What the interval says.
         need: How many graphs a verdict would take; None where there is one.
     """
 
@@ -406,12 +371,6 @@ def novelty(
     valid_B: np.ndarray | None = None,
 ) -> Novelty:
     """Return the shares of valid, unique and novel graphs; of a stream, hashes alone are held.
-
-    Args:
-        train: Training graphs.
-        held_out: Real graphs that the generator never saw; may be empty.
-        generated: Samples.
-        valid_B: Validity of each sample (``StructureReport.valid_B``); all valid by default.
 
     Raises:
         UsageError: If there is no training or no generated graph.
@@ -476,11 +435,6 @@ class CloserToTrainingTally:
     """Counts samples nearer to training than to held-out graphs, some samples at a time.
 
     Two distances are held of each sample, whatever the number of real graphs.
-
-    Args:
-        trained: Number of training graphs.
-        held_out: Number of held-out graphs.
-        seed: Of the cut to equal numbers, and of what chance calls a training graph.
     """
 
     def __init__(self, trained: int, held_out: int, seed: int) -> None:

@@ -41,7 +41,6 @@ from layerdag.statistics import (
     auroc,
     bootstrap_weights,
     chance_half_width,
-    needed,
     resampled_wins,
 )
 
@@ -87,13 +86,6 @@ def pooled_attack(
 ) -> AttackResult | None:
     """Return how well a score tells members from others, within each of several models.
 
-    Args:
-        name: Of the attack.
-        what: The score.
-        models: The scores under each model.
-        run_G: The run of each graph, numbers from 0; what is resampled.
-        seed: Of the bootstrap.
-
     Returns:
         The attack, its graphs counted once whatever the number of models; None if no model has
         graphs on both sides.
@@ -117,11 +109,11 @@ def pooled_attack(
     members, others = (
         np.unique(np.concatenate([model.sides[side] for model in models])) for side in (0, 1)
     )
-    rounds, runs = _rounds(models), np.unique(run_G[others]).size
-    need = SampleSizeRequirement("distinct runs", runs, needed(auc, half, runs))
+    rounds = _rounds(models)
+    resampled = ("distinct runs", np.unique(run_G[others]).size)
+    rates = _rates(name, rounds, seed)
     counts = (members.size, others.size)
-    found = AttackResult.from_auc(name, what, auc, half, counts, rounds, need)
-    return replace(found, rates=_rates(name, rounds, seed))
+    return AttackResult.from_auc(name, what, auc, half, counts, rounds, resampled, rates)
 
 
 def _scores(model: ModelScores) -> Scores:
@@ -226,13 +218,7 @@ class ShadowLosses:
 def balanced_members(
     num_shadows: int, num_runs: int, rng: np.random.Generator
 ) -> Bool[np.ndarray, "S R"]:
-    """Return which runs each shadow model is trained on: every run by half of the models.
-
-    Args:
-        num_shadows: Number of shadow models, S.
-        num_runs: Number of runs, R; graphs of one run stay together.
-        rng: Draws the halves.
-    """
+    """Return which runs each shadow model is trained on: every run by half of the models."""
     order_SR = rng.permuted(np.tile(np.arange(num_shadows)[:, None], (1, num_runs)), axis=0)
     return order_SR < num_shadows // 2
 
@@ -295,9 +281,6 @@ def shadows_as_targets(shadows: ShadowLosses) -> Mapping[str, tuple[ModelScores,
     """Return, by attack, the scores of all graphs under each shadow model, by the other models.
 
     What a model cannot express, nobody can score under it: it is left out.
-
-    Args:
-        shadows: Losses under at least six models, each graph left out by half of them.
 
     Raises:
         UsageError: If there are too few models.
@@ -362,12 +345,6 @@ def schema_attacks(
     "schema_lookup" asks whether the table has an entry for the conditions of a graph,
     "schema_density" how much weight it gives to them. The second also says by how much training and
     held-out graphs differ as they are.
-
-    Args:
-        schema: Of the checkpoint.
-        train: Training graphs, the members.
-        held_out: Real graphs that were not trained on.
-        seed: Of the bootstrap.
     """
     table = schema.condition_table
     if not table.cells or not train or not held_out:

@@ -12,7 +12,6 @@ false-positive rate (FPR) stands beside it. Attacks that need the samples alone 
 import math
 from collections.abc import Sequence, Sized
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 import torch
@@ -36,17 +35,11 @@ from layerdag.statistics import (
     resampled_wins,
 )
 
-_NAMES = {"train": "training", "held_out": "held-out"}
-
 
 def require_graphs(what: str, **sets: Sized) -> None:
-    """Raise UsageError if a set is empty, with its name.
-
-    Args:
-        what: What needs them, in the plural ("Membership attacks").
-        **sets: Graphs, or what stands for each, by the name of the set.
-    """
-    names = {name: _NAMES.get(name, name) for name in sets}
+    """Raise UsageError if a set is empty; ``what`` needs them, in the plural."""
+    written = {"train": "training", "held_out": "held-out"}
+    names = {name: written.get(name, name) for name in sets}
     empty = [names[name] for name, graphs in sets.items() if not len(graphs)]
     if empty:
         raise UsageError(
@@ -69,10 +62,10 @@ class DetectionRate:
 
     Attributes:
         false_positive_rate: At most so many of the non-members may be accused.
-        true_positive_rate: Fraction of members found; None where it cannot be told, because so few
-            non-members do not resolve the rate.
-        interval: 95 % interval: the exact one of Clopper and Pearson, about the members, or that of
-            the bootstrap, about members and threshold, whichever is wider.
+        true_positive_rate: Fraction of members found; None where so few non-members do not
+            resolve the rate.
+        interval: The wider of two 95 % intervals: the exact one of Clopper and Pearson, over
+            members, and the bootstrap's, over members and threshold.
         by_chance: Chance that a score that says nothing finds at least as many; exact.
         need: How many non-members it takes; None where there are enough.
     """
@@ -100,36 +93,35 @@ class DetectionRate:
 def detection_rates(name: str, folds: Sequence[Scores], seed: int) -> tuple[DetectionRate, ...]:
     """Return the rate of each of ``LOW_RATES``, the mean over folds.
 
-    Args:
-        name: Of the attack, for the stream of the bootstrap.
-        folds: Scores of the same members and of other others in each.
-        seed: Of the bootstrap.
+    A rate is unknown where a fold may not accuse a single non-member. The bootstrap draws from a
+    stream of ``seed`` and ``name``, the attack's. All folds have the same members.
     """
-    draws = _Draws(name, folds, seed)
-    return tuple(_rate(folds, rate, draws) for rate in LOW_RATES)
-
-
-def _rate(folds: Sequence[Scores], rate: float, draws: "_Draws") -> DetectionRate:
-    """Return one rate; it cannot be told where a fold may not accuse a single non-member."""
-    needed = math.ceil(1 / rate - 1e-9)
-    smallest = min(other_H.size for _, other_H in folds)
-    if smallest < needed:
-        total = sum(other_H.size for _, other_H in folds)
-        need = SampleSizeRequirement("held-out graphs", total, needed * len(folds))
-        return DetectionRate(rate, None, None, None, need)
-    found = [_found(member_T, other_H, rate) for member_T, other_H in folds]
     members = folds[0][0].size
-    value = float(np.mean(found)) / members
-    chances = [
-        _by_chance(count, members, other_H.size, rate)
-        for count, (_, other_H) in zip(found, folds, strict=True)
-    ]
-    # Folds share their members: twice the mean of dependent p-values is one (Vovk and Wang, 2020).
-    chance = chances[0] if len(folds) == 1 else min(2 * float(np.mean(chances)), 1.0)
-    exact = Interval.clopper_pearson(value, members)
-    low, high = np.quantile(draws.rates(rate), (0.025, 0.975))
-    interval = Interval(min(exact.low, float(low)), max(exact.high, float(high)))
-    return DetectionRate(rate, value, interval, chance, None)
+    smallest = min(other_H.size for _, other_H in folds)
+    resamples: list[Resample] = []
+    rates = []
+    for rate in LOW_RATES:
+        required = math.ceil(1 / rate - 1e-9)
+        if smallest < required:
+            total = sum(other_H.size for _, other_H in folds)
+            need = SampleSizeRequirement("held-out graphs", total, required * len(folds))
+            rates.append(DetectionRate(rate, None, None, None, need))
+            continue
+        resamples = resamples or _resamples(name, folds, seed)
+        found = [_found(member_T, other_H, rate) for member_T, other_H in folds]
+        value = float(np.mean(found)) / members
+        chances = [
+            _by_chance(count, members, other_H.size, rate)
+            for count, (_, other_H) in zip(found, folds, strict=True)
+        ]
+        # Folds share their members: twice the mean of dependent p-values is one
+        # (Vovk and Wang, 2020).
+        chance = chances[0] if len(folds) == 1 else min(2 * float(np.mean(chances)), 1.0)
+        exact = Interval.clopper_pearson(value, members)
+        low, high = np.quantile(_resampled_rates(resamples, rate), (0.025, 0.975))
+        interval = Interval(min(exact.low, float(low)), max(exact.high, float(high)))
+        rates.append(DetectionRate(rate, value, interval, chance, None))
+    return tuple(rates)
 
 
 def _allowed(others: int, rate: float) -> int:
@@ -153,35 +145,35 @@ def _by_chance(found: int, members: int, others: int, rate: float) -> float:
     return float(betabinom.sf(found - 1, members, allowed + 1, others - allowed))
 
 
-class _Draws:
-    def __init__(self, name: str, folds: Sequence[Scores], seed: int) -> None:
-        self._name, self._folds, self._seed = name, folds, seed
+Resample = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+"""Falling scores of members with their cumulated weights (R, T), the same of others (R, H)."""
 
-    @cached_property
-    def _resamples(self) -> list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
-        rng = numpy_generator(self._seed, "detection rate", self._name)
-        weight_RT = bootstrap_weights(rng, REPLICATES, self._folds[0][0].size)
-        found = []
-        for member_T, other_H in self._folds:
-            weight_RH = bootstrap_weights(rng, REPLICATES, other_H.size)
-            order_T = np.argsort(-member_T, kind="stable")
-            order_H = np.argsort(-other_H, kind="stable")
-            upto_RT = np.cumsum(weight_RT[:, order_T], axis=1)
-            upto_RH = np.cumsum(weight_RH[:, order_H], axis=1)
-            found.append((member_T[order_T], upto_RT, other_H[order_H], upto_RH))
-        return found
 
-    def rates(self, rate: float) -> np.ndarray:
-        """Return the true-positive rate of each resample, the mean over folds."""
-        total_R = np.zeros(REPLICATES)
-        for falling_T, upto_RT, falling_H, upto_RH in self._resamples:
-            size = falling_H.size
-            position_R = (upto_RH <= _allowed(size, rate)).sum(axis=1)
-            threshold_R = falling_H[np.minimum(position_R, size - 1)]
-            count_R = np.searchsorted(-falling_T, -threshold_R, side="left")
-            found_R = upto_RT[np.arange(REPLICATES), np.maximum(count_R - 1, 0)]
-            total_R += np.where(count_R > 0, found_R, 0.0) / falling_T.size
-        return total_R / len(self._folds)
+def _resamples(name: str, folds: Sequence[Scores], seed: int) -> list[Resample]:
+    rng = numpy_generator(seed, "detection rate", name)
+    weight_RT = bootstrap_weights(rng, REPLICATES, folds[0][0].size)
+    found = []
+    for member_T, other_H in folds:
+        weight_RH = bootstrap_weights(rng, REPLICATES, other_H.size)
+        order_T = np.argsort(-member_T, kind="stable")
+        order_H = np.argsort(-other_H, kind="stable")
+        upto_RT = np.cumsum(weight_RT[:, order_T], axis=1)
+        upto_RH = np.cumsum(weight_RH[:, order_H], axis=1)
+        found.append((member_T[order_T], upto_RT, other_H[order_H], upto_RH))
+    return found
+
+
+def _resampled_rates(resamples: Sequence[Resample], rate: float) -> np.ndarray:
+    """Return the true-positive rate of each resample, the mean over folds."""
+    total_R = np.zeros(REPLICATES)
+    for falling_T, upto_RT, falling_H, upto_RH in resamples:
+        size = falling_H.size
+        position_R = (upto_RH <= _allowed(size, rate)).sum(axis=1)
+        threshold_R = falling_H[np.minimum(position_R, size - 1)]
+        count_R = np.searchsorted(-falling_T, -threshold_R, side="left")
+        found_R = upto_RT[np.arange(REPLICATES), np.maximum(count_R - 1, 0)]
+        total_R += np.where(count_R > 0, found_R, 0.0) / falling_T.size
+    return total_R / len(resamples)
 
 
 MAX_SCORED = 256
@@ -203,7 +195,7 @@ class AttackResult:
             ``FALSE_POSITIVE_RATE``.
         members: Number of training graphs scored.
         non_members: Number of held-out graphs scored.
-        verdict: What the interval says.
+        verdict: Conclusion from the interval.
         need: How many graphs a verdict would take; None where there is one.
         rates: TPR at each of ``LOW_RATES``, with intervals.
         holdout: The same attack where nothing can leak: held-out graphs pose as samples, or, to
@@ -237,31 +229,35 @@ class AttackResult:
         half: float,
         counts: tuple[int, int],
         folds: Sequence[Scores],
-        need: SampleSizeRequirement,
+        resampled: tuple[str, int],
+        rates: tuple[DetectionRate, ...],
     ) -> "AttackResult":
-        """Return the result of an attack, without rates.
+        """Return the result of an attack.
 
         Args:
-            name: Of the attack.
-            description: The score.
-            auc: Chance that a member scores above a non-member.
+            name: Name of the attack.
+            description: The score, in one sentence.
+            auc: Area under the ROC curve.
             half: Half-width of its 95 % interval.
             counts: Numbers of members and of non-members.
             folds: Their scores.
-            need: What a verdict takes, where there is none.
+            resampled: Of which graphs a verdict may take more, and how many there are.
+            rates: Rates at few false positives.
         """
         interval = Interval(max(auc - half, 0.0), min(auc + half, 1.0))
         verdict = Verdict.from_interval(interval)
+        need = SampleSizeRequirement(*resampled, needed(auc, half, resampled[1]))
         return cls(
             name=name,
             description=description,
             auc=auc,
             interval=interval,
-            true_positive_rate=float(np.mean([true_positive_rate(*fold) for fold in folds])),
+            true_positive_rate=float(np.mean([_true_positive_rate(*fold) for fold in folds])),
             members=counts[0],
             non_members=counts[1],
             verdict=verdict,
             need=need if verdict is Verdict.TOO_FEW else None,
+            rates=rates,
         )
 
     def to_dict(self) -> dict[str, object]:
@@ -333,12 +329,7 @@ def graph_losses(
     """Return the sum of all losses of each graph, in nats per node, float64 (B,).
 
     The noise of every graph comes from the same seed, so that graphs differ by themselves alone.
-
-    Args:
-        model: Its mode (training or evaluation) is kept.
-        schema: By which the graphs and their conditions are encoded.
-        dags: In layer order.
-        seed: Of the noise.
+    The graphs are in layer order; the model's mode (training or evaluation) is kept.
     """
     set_openmp_passive()
     device = next(model.parameters()).device
@@ -354,32 +345,30 @@ def graph_losses(
 
 
 def attack_by_scores(name: str, what: str, folds: Sequence[Scores], seed: int) -> AttackResult:
-    """Return how well a score tells members from others, the mean over folds.
+    """Return how well a score separates members from others, the mean over folds.
 
-    Args:
-        name: Of the attack.
-        what: The score.
-        folds: Scores of the same members and of other others in each.
-        seed: Of the bootstrap.
+    All folds have the same members. ``name`` and ``seed`` define the stream of the bootstrap.
     """
     members, others = folds[0][0].size, sum(other_H.size for _, other_H in folds)
     auc = float(np.mean([auroc(*fold) for fold in folds]))
-    draws_R = _bootstrap(name, folds, seed)
-    half = max(NORMAL_95 * float(draws_R.std(ddof=1)), chance_half_width(members, others))
-    need = SampleSizeRequirement("held-out graphs", others, needed(auc, half, others))
-    found = AttackResult.from_auc(name, what, auc, half, (members, others), folds, need)
-    return replace(found, rates=detection_rates(name, folds, seed))
+    rng = numpy_generator(seed, "membership-bootstrap", name)
+    weight_RT = bootstrap_weights(rng, REPLICATES, members)
+    total_R = np.zeros(REPLICATES)
+    for member_T, other_H in folds:
+        weight_RH = bootstrap_weights(rng, REPLICATES, other_H.size)
+        wins_R = resampled_wins(member_T, other_H, weight_RT, weight_RH)
+        total_R += wins_R / (members * other_H.size)
+    spread = float((total_R / len(folds)).std(ddof=1))
+    half = max(NORMAL_95 * spread, chance_half_width(members, others))
+    rates = detection_rates(name, folds, seed)
+    resampled = ("held-out graphs", others)
+    return AttackResult.from_auc(name, what, auc, half, (members, others), folds, resampled, rates)
 
 
 def with_members_held_out(found: AttackResult, other_H: np.ndarray, seed: int) -> AttackResult:
-    """Return an attack with itself beside, half of the held-out graphs posing as training graphs.
+    """Return an attack that needs no samples, with itself where there is nothing to find.
 
-    So much it finds where there is nothing to be found; for attacks that need no samples.
-
-    Args:
-        found: The attack.
-        other_H: Scores of the held-out graphs.
-        seed: Of the halves.
+    Half of the held-out graphs, whose scores are ``other_H``, pose as training graphs.
     """
     if other_H.size < 2:
         return found
@@ -389,18 +378,5 @@ def with_members_held_out(found: AttackResult, other_H: np.ndarray, seed: int) -
     return replace(found, holdout=attack_by_scores(found.name, what, [(posing, rest)], seed))
 
 
-def _bootstrap(name: str, folds: Sequence[Scores], seed: int) -> np.ndarray:
-    rng = numpy_generator(seed, "membership-bootstrap", name)
-    members = folds[0][0].size
-    weight_RT = bootstrap_weights(rng, REPLICATES, members)
-    total_R = np.zeros(REPLICATES)
-    for member_T, other_H in folds:
-        weight_RH = bootstrap_weights(rng, REPLICATES, other_H.size)
-        wins_R = resampled_wins(member_T, other_H, weight_RT, weight_RH)
-        total_R += wins_R / (members * other_H.size)
-    return total_R / len(folds)
-
-
-def true_positive_rate(member_T: np.ndarray, other_H: np.ndarray) -> float:
-    """Return the TPR, the fraction of members found, at a FPR of ``FALSE_POSITIVE_RATE``."""
+def _true_positive_rate(member_T: np.ndarray, other_H: np.ndarray) -> float:
     return float((member_T > np.quantile(other_H, 1 - FALSE_POSITIVE_RATE)).mean())

@@ -8,7 +8,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +17,7 @@ from layerdag.dag.graph_set import GraphSet
 from layerdag.errors import GraphError
 from layerdag.graph.attributed_graph import SIZE_CONDITIONS
 from layerdag.graph.topology import neighborhood_colors
-from layerdag.privacy.copies import kernel_distances, program_of
+from layerdag.privacy.copies import KernelIndex, kernel_distances, program_of
 from layerdag.privacy.membership import Scores
 from layerdag.runtime.rng import derive_seed, numpy_generator
 
@@ -32,10 +31,6 @@ def graph_descriptors(graphs: GraphSet, real: int) -> np.ndarray:
     """Return one row for each graph, float32 (B, F); columns that never differ are left out.
 
     Counts enter as log(1 + count).
-
-    Args:
-        graphs: Real graphs, then samples.
-        real: Number of real graphs, whose pairs are counted.
     """
     columns = [_shape(graphs), _counts(graphs, graphs.graph_E, graphs.edge_type_E)]
     for code_N in graphs.x_NA.T:
@@ -46,12 +41,7 @@ def graph_descriptors(graphs: GraphSet, real: int) -> np.ndarray:
 
 
 def main_components(x_BF: np.ndarray, real: int) -> np.ndarray:
-    """Return the main components of standardized columns, float64 (B, at most ``COMPONENTS``).
-
-    Args:
-        x_BF: Descriptors of real graphs, then of samples.
-        real: Number of real graphs, which define scale and components.
-    """
+    """Return the main components of standardized columns, float64 (B, at most ``COMPONENTS``)."""
     mean_F, spread_F = x_BF[:real].mean(axis=0), x_BF[:real].std(axis=0)
     kept_F = spread_F > 0
     z_BF = ((x_BF - mean_F) / np.maximum(spread_F, 1e-6))[:, kept_F].astype(np.float64)
@@ -110,9 +100,6 @@ class Roles:
     """Which graphs of a pool play which part; numbers of graphs in the pool.
 
     Attributes:
-        member_T: Training graphs, to be told from the others.
-        other_H: Held-out graphs.
-        sample_K: What the attacker was given.
         program_H: Number of the program of each held-out graph; None where all differ. Halves of
             the held-out graphs share none, as training and held-out graphs share none: by its twin
             in the other half a held-out graph would be known without any sample.
@@ -127,6 +114,10 @@ class Roles:
     def real_G(self) -> np.ndarray:
         """Members, then others."""
         return np.concatenate([self.member_T, self.other_H])
+
+    def split(self, score_G: np.ndarray) -> Scores:
+        """Return scores of members, and those of the others, which follow them."""
+        return score_G[: self.member_T.size], score_G[self.member_T.size :]
 
     def honest(self, seed: int) -> tuple["Roles", ...]:
         """Return the parts if held-out graphs pose as samples; none with fewer than two of them.
@@ -177,7 +168,6 @@ class AttackPool:
     """Training graphs, held-out graphs and samples, in this order.
 
     Attributes:
-        dags: All of them.
         programs: The same without measured columns.
         roles: The parts that they really play.
         numeric: Columns of ``x_NA`` that hold sizes, such as FLOPs and bytes.
@@ -224,24 +214,69 @@ class AttackPool:
         """Main components of the descriptors, float64 (P, C)."""
         return main_components(self.descriptors, self.num_real)
 
+    @cached_property
+    def motifs(self) -> tuple[np.ndarray, np.ndarray]:
+        """The motifs of all nodes, of all radii end to end, and the graph of each."""
+        return motifs_of(self.graphs), np.tile(self.graphs.graph_N, RADIUS)
+
     def distances(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """Return Weisfeiler-Lehman distances of real graphs to graphs that are no members."""
+        """Return Weisfeiler-Lehman distances of real graphs to graphs that are not members."""
         return self._distance_GC[rows][:, columns - self.roles.member_T.size]
 
     def program_distances(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """Return the same without measured columns."""
         return self._program_distance_GC[rows][:, columns - self.roles.member_T.size]
 
+    def samples(self, sample_K: np.ndarray) -> "SamplePart":
+        """Return graphs of the pool as attacks see samples."""
+        real_G = np.arange(self.num_real)
+        word_M, graph_M = self.motifs
+        return SamplePart(
+            self.distances(real_G, sample_K).T,
+            self.program_distances(real_G, sample_K).T,
+            word_M[np.isin(graph_M, sample_K)],
+        )
+
+    def further_samples(self, dags: Sequence[DAG]) -> "SamplePart":
+        """Return graphs that are not in the pool as attacks see samples."""
+        programs = [program_of(dag, self.measured) for dag in _layered(dags)]
+        distance_KG = self._index.distances(dags)
+        program_KG = self._program_index.distances(programs) if self.measured else distance_KG
+        return SamplePart(distance_KG, program_KG, motifs_of(GraphSet.from_dags(programs)))
+
+    @cached_property
+    def _index(self) -> KernelIndex:
+        return KernelIndex.from_dags(self.dags[: self.num_real])
+
+    @cached_property
+    def _program_index(self) -> KernelIndex:
+        return KernelIndex.from_dags(self.programs[: self.num_real])
+
     @cached_property
     def _distance_GC(self) -> np.ndarray:
-        return self._distances_of(self.dags)
+        return kernel_distances(self.dags[: self.num_real], self.dags[self.roles.member_T.size :])
 
     @cached_property
     def _program_distance_GC(self) -> np.ndarray:
-        return self._distances_of(self.programs) if self.measured else self._distance_GC
+        if not self.measured:
+            return self._distance_GC
+        others = self.programs[self.roles.member_T.size :]
+        return kernel_distances(self.programs[: self.num_real], others)
 
-    def _distances_of(self, dags: Sequence[DAG]) -> np.ndarray:
-        return kernel_distances(dags[: self.num_real], dags[self.roles.member_T.size :])
+
+@dataclass(frozen=True, eq=False)
+class SamplePart:
+    """What attacks see of some samples, K.
+
+    Attributes:
+        distance_KG: Weisfeiler-Lehman distances to all real graphs of the pool.
+        program_KG: The same without measured columns.
+        motif_M: Their motifs, see ``motifs_of``.
+    """
+
+    distance_KG: np.ndarray
+    program_KG: np.ndarray
+    motif_M: np.ndarray
 
 
 def _layered(dags: Sequence[DAG]) -> Sequence[DAG]:
@@ -263,12 +298,7 @@ def _flat_if_cyclic(dag: DAG) -> DAG:
 
 
 class Attack(ABC):
-    """A score of real graphs by samples, higher for what was likelier trained on.
-
-    Attributes:
-        name: Of the attack.
-        description: The score, in a clause.
-    """
+    """A score of real graphs by samples, higher for what was likelier trained on."""
 
     name: str
     description: str
@@ -283,30 +313,93 @@ class Attack(ABC):
         return None
 
 
-class NearestSample(Attack):
-    """The nearer a sample, the likelier a member (Chen et al., GAN-Leaks, CCS 2020).
+class Tally(ABC):
+    """Scores of real graphs by samples that come some at a time."""
 
-    Args:
-        pool: The graphs.
-        programs: Whether what was measured is left out. Measured times differ from run to run of
-            one program, so that a training graph measured again is far from itself where they
-            count.
-    """
+    @abstractmethod
+    def add(self, part: SamplePart) -> None:
+        """Look at the next samples."""
 
-    def __init__(self, pool: AttackPool, *, programs: bool = False) -> None:
-        self._distances = pool.program_distances if programs else pool.distances
-        self.name = "nearest_program" if programs else "nearest_sample"
-        self.description = "how near the nearest sample is" + (
-            ", measured times left out" if programs else ""
-        )
+    @abstractmethod
+    def folds(self) -> list[Scores]:
+        """Return the scores."""
+
+    def fractions(self) -> tuple[float, float] | None:
+        """Return what the score is about, over all members and others; None for no fraction."""
+        return None
+
+
+class TallyAttack(Attack):
+    """An attack that looks at each sample once, so that there may be any number of them."""
+
+    def __init__(self, pool: AttackPool) -> None:
+        self.pool = pool
+
+    @abstractmethod
+    def tally(self, roles: Roles, seed: int) -> Tally:
+        """Return the attack before the first sample; ``roles`` has as many as there will be."""
 
     def folds(self, roles: Roles, seed: int) -> list[Scores]:
-        """Return the scores."""
+        """Return the scores by samples of the pool."""
+        return self._tallied(roles, seed).folds()
+
+    def fractions(self, roles: Roles) -> tuple[float, float] | None:
+        """Return what the score is about, by samples of the pool."""
+        return self._tallied(roles, 0).fractions()
+
+    def _tallied(self, roles: Roles, seed: int) -> Tally:
+        tally = self.tally(roles, seed)
+        tally.add(self.pool.samples(roles.sample_K))
+        return tally
+
+
+class NearestSample(TallyAttack):
+    """The nearer a sample, the likelier a member (Chen et al., GAN-Leaks, CCS 2020)."""
+
+    name = "nearest_sample"
+    description = "how near the nearest sample is"
+
+    def tally(self, roles: Roles, seed: int) -> Tally:
+        """Return the attack before the first sample."""
         del seed
-        return [_nearest(self._distances(roles.real_G, roles.sample_K), roles)]
+        return NearestTally(roles, programs=False)
 
 
-class DensityRatio(Attack):
+class NearestProgram(TallyAttack):
+    """``NearestSample`` without what was measured.
+
+    Measured times differ from run to run of one program, so that a training graph measured again is
+    far from itself where they count.
+    """
+
+    name = "nearest_program"
+    description = "how near the nearest sample is, measured times left out"
+
+    def tally(self, roles: Roles, seed: int) -> Tally:
+        """Return the attack before the first sample."""
+        del seed
+        return NearestTally(roles, programs=True)
+
+
+class NearestTally(Tally):
+    """The distance of each real graph to the nearest sample."""
+
+    def __init__(self, roles: Roles, *, programs: bool) -> None:
+        self._roles, self._programs = roles, programs
+        self._nearest_G = np.full(roles.real_G.size, np.inf)
+
+    def add(self, part: SamplePart) -> None:
+        """Look at the next samples."""
+        distance_KG = part.program_KG if self._programs else part.distance_KG
+        nearest_G = distance_KG[:, self._roles.real_G].min(axis=0)
+        self._nearest_G = np.minimum(self._nearest_G, nearest_G)
+
+    def folds(self) -> list[Scores]:
+        """Return the scores."""
+        return [self._roles.split(-self._nearest_G)]
+
+
+class DensityRatio(TallyAttack):
     """Density of samples over that of other real graphs (van Breugel et al., DOMIAS, AISTATS 2023).
 
     The same density of samples means more where real graphs are rare, so it is divided by the
@@ -318,90 +411,37 @@ class DensityRatio(Attack):
     name = "density_ratio"
     description = "density of samples over that of other real graphs"
 
-    def __init__(self, pool: AttackPool) -> None:
-        self._pool = pool
+    def tally(self, roles: Roles, seed: int) -> Tally:
+        """Return the attack before the first sample."""
+        return DensityTally(self.pool, roles, seed)
 
-    def folds(self, roles: Roles, seed: int) -> list[Scores]:
-        """Return the scores of members and of one half of the others, by the other half; twice."""
-        folds = []
+
+class DensityTally(Tally):
+    """Logarithms of the density of samples at members and at half of the others, twice."""
+
+    def __init__(self, pool: AttackPool, roles: Roles, seed: int) -> None:
+        self._roles = roles
+        self._folds = []
         for reference, others in roles.halves(seed):
-            rows, width, reference_G = self.by_reference(reference, others, roles)
-            to_sample = self._pool.distances(rows, roles.sample_K)
-            ratio_G = _log_density(to_sample, width) - reference_G
-            folds.append((ratio_G[: roles.member_T.size], ratio_G[roles.member_T.size :]))
-        return folds
-
-    def by_reference(
-        self, reference: np.ndarray, others: np.ndarray, roles: Roles
-    ) -> tuple[np.ndarray, float, np.ndarray]:
-        """Return who is scored, the bandwidth, and the logarithm of their density of real graphs.
-
-        Args:
-            reference: Real graphs that the attacker has.
-            others: Non-members that are scored, after the members.
-            roles: The parts that graphs play.
-        """
-        rows = np.concatenate([roles.member_T, others])
-        to_reference = self._pool.distances(rows, reference)
-        width = _bandwidth(to_reference)
-        return rows, width, _log_density(to_reference, width)
-
-
-class NearestTally:
-    """``NearestSample`` of samples that come some at a time.
-
-    Args:
-        attack: With or without what was measured.
-        roles: The parts of the real graphs.
-    """
-
-    def __init__(self, attack: NearestSample, roles: Roles) -> None:
-        self.attack, self._roles = attack, roles
-        self._nearest_G = np.full(roles.real_G.size, np.inf)
-
-    def add(self, distance_KG: np.ndarray) -> None:
-        """Look at samples, by their distances to all real graphs."""
-        np.minimum(self._nearest_G, distance_KG.min(axis=0), out=self._nearest_G)
-
-    def folds(self) -> list[Scores]:
-        """Return the scores."""
-        return [_nearest(self._nearest_G[:, None], self._roles)]
-
-
-class DensityTally:
-    """``DensityRatio`` of samples that come some at a time.
-
-    Args:
-        attack: The same of samples that are held, with distances between real graphs.
-        roles: The parts of the real graphs, and as many samples as there will be.
-        seed: Of the halves.
-    """
-
-    def __init__(self, attack: DensityRatio, roles: Roles, seed: int) -> None:
-        self.attack, self._roles = attack, roles
-        self._folds = [attack.by_reference(*parts, roles) for parts in roles.halves(seed)]
+            rows = np.concatenate([roles.member_T, others])
+            to_reference = pool.distances(rows, reference)
+            width = _bandwidth(to_reference)
+            self._folds.append((rows, width, _log_density(to_reference, width)))
         self._sums = [np.full(rows.size, -np.inf) for rows, _, _ in self._folds]
 
-    def add(self, distance_KG: np.ndarray) -> None:
-        """Look at samples, by their distances to all real graphs."""
+    def add(self, part: SamplePart) -> None:
+        """Look at the next samples."""
         for sum_G, (rows, width, _) in zip(self._sums, self._folds, strict=True):
-            exponent_KG = -0.5 * (distance_KG[:, rows] / width) ** 2
-            most_G = exponent_KG.max(axis=0)
-            found_G = most_G + np.log(np.exp(exponent_KG - most_G).sum(axis=0))
-            np.logaddexp(sum_G, found_G, out=sum_G)
+            exponent_KG = -0.5 * (part.distance_KG[:, rows] / width) ** 2
+            np.logaddexp(sum_G, np.logaddexp.reduce(exponent_KG, axis=0), out=sum_G)
 
     def folds(self) -> list[Scores]:
         """Return the scores."""
-        count, found = self._roles.sample_K.size, []
-        for sum_G, (_, _, reference_G) in zip(self._sums, self._folds, strict=True):
-            ratio_G = sum_G - np.log(count) - reference_G
-            found.append(tuple(np.split(ratio_G, [self._roles.member_T.size])))
-        return [(member_T, other_H) for member_T, other_H in found]
-
-
-def _nearest(distance_GK: np.ndarray, roles: Roles) -> Scores:
-    nearest_G = -distance_GK.min(axis=1)
-    return nearest_G[: roles.member_T.size], nearest_G[roles.member_T.size :]
+        count = np.log(self._roles.sample_K.size)
+        return [
+            self._roles.split(sum_G - count - reference_G)
+            for sum_G, (_, _, reference_G) in zip(self._sums, self._folds, strict=True)
+        ]
 
 
 def _bandwidth(distance_GK: np.ndarray) -> float:
@@ -441,29 +481,25 @@ class CalibratedClassifier(Attack):
         self._x_PC = pool.components
 
     def folds(self, roles: Roles, seed: int) -> list[Scores]:
-        """Return what classifiers that learned from either half say; none of too few."""
-        if min(roles.sample_K.size, roles.other_H.size // 2) < MIN_GRAPHS:
+        """Return the scores by classifiers that learned from either half; none of too few."""
+        from sklearn.ensemble import ExtraTreesClassifier
+
+        samples = roles.sample_K.size
+        if min(samples, roles.other_H.size // 2) < MIN_GRAPHS:
             return []
-        return [
-            self._scored(roles, reference, others, seed) for reference, others in roles.halves(seed)
-        ]
-
-    def _scored(self, roles: Roles, reference: np.ndarray, others: np.ndarray, seed: int) -> Scores:
-        x_BC = self._x_PC[np.concatenate([roles.sample_K, reference])]
-        is_sample_B = np.arange(len(x_BC)) < roles.sample_K.size
-        weight_B = np.where(is_sample_B, 0.5 / roles.sample_K.size, 0.5 / reference.size)
-        model = _classifier(seed).fit(x_BC, is_sample_B, weight_B * len(x_BC))
-        member_T, other_H = (
-            model.predict_proba(self._x_PC[rows])[:, 1] for rows in (roles.member_T, others)
-        )
-        return member_T, other_H
-
-
-def _classifier(seed: int) -> Any:
-    from sklearn.ensemble import ExtraTreesClassifier
-
-    state = derive_seed(seed, "calibrated classifier") % 2**32
-    return ExtraTreesClassifier(TREES, random_state=state)
+        state = derive_seed(seed, "calibrated classifier") % 2**32
+        found = []
+        for reference, others in roles.halves(seed):
+            x_BC = self._x_PC[np.concatenate([roles.sample_K, reference])]
+            is_sample_B = np.arange(len(x_BC)) < samples
+            weight_B = np.where(is_sample_B, 0.5 / samples, 0.5 / reference.size) * len(x_BC)
+            trees = ExtraTreesClassifier(TREES, random_state=state)
+            trees.fit(x_BC, is_sample_B, weight_B)
+            member_T, other_H = (
+                trees.predict_proba(self._x_PC[rows])[:, 1] for rows in (roles.member_T, others)
+            )
+            found.append((member_T, other_H))
+        return found
 
 
 RADIUS = 3
@@ -471,7 +507,7 @@ PRIOR = 2.0
 """Motifs that are added to those a graph alone has, so that one of one is less than ten of ten."""
 
 
-class UniqueMotifs(Attack):
+class UniqueMotifs(TallyAttack):
     """Fraction of the motifs that a real graph alone has, of all real ones, that samples have.
 
     A motif is a node with its surroundings up to one, two or three edges away, by the first
@@ -482,101 +518,54 @@ class UniqueMotifs(Attack):
     name = "unique_motifs"
     description = "fraction of the motifs that no other real graph has which samples have"
 
-    def __init__(self, pool: AttackPool) -> None:
-        graphs = pool.graphs
-        self.word_C, color_M = np.unique(motifs_of(graphs), return_inverse=True)
-        graph_M = np.tile(graphs.graph_N, RADIUS)
-        self._colors = int(color_M.max(initial=-1)) + 1
-        pair_Q = np.unique(graph_M * max(self._colors, 1) + color_M)
-        self._graph_Q, self._color_Q = np.divmod(pair_Q, max(self._colors, 1))
-        self._graphs = graphs.num_graphs
-
-    def folds(self, roles: Roles, seed: int) -> list[Scores]:
-        """Return the fractions."""
+    def tally(self, roles: Roles, seed: int) -> "MotifTally":
+        """Return the attack before the first sample."""
         del seed
-        return _scores(self.counts(roles), roles)
-
-    def fractions(self, roles: Roles) -> tuple[float, float]:
-        """Return the fraction that recurs of all such motifs of members, and of others."""
-        return _fractions(self.counts(roles), roles)
-
-    def counts(
-        self, roles: Roles, in_samples_C: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return how many motifs each real graph alone has, and how many of these samples have.
-
-        Both are 0 for graphs of the pool that are not real.
-
-        Args:
-            roles: The parts of the graphs.
-            in_samples_C: Whether samples have each of ``word_C``; those of the pool by default.
-        """
-        is_real_Q = self._among(roles.real_G)
-        owners_C = np.bincount(self._color_Q[is_real_Q], minlength=self._colors)
-        if in_samples_C is None:
-            in_samples_C = np.zeros(self._colors, dtype=bool)
-            in_samples_C[self._color_Q[self._among(roles.sample_K)]] = True
-        unique_Q = is_real_Q & (owners_C[self._color_Q] == 1)
-        recurring_Q = unique_Q & in_samples_C[self._color_Q]
-        unique_P, recurring_P = (
-            np.bincount(self._graph_Q[which], minlength=self._graphs)
-            for which in (unique_Q, recurring_Q)
-        )
-        return unique_P, recurring_P
-
-    def _among(self, graphs: np.ndarray) -> np.ndarray:
-        chosen_P = np.zeros(self._graphs, dtype=bool)
-        chosen_P[graphs] = True
-        found_Q: np.ndarray = chosen_P[self._graph_Q]
-        return found_Q
+        return MotifTally(self.pool, roles)
 
 
-class MotifTally:
-    """``UniqueMotifs`` of samples that come some at a time.
+class MotifTally(Tally):
+    """Which of the U motifs that a single real graph has recur in samples."""
 
-    Args:
-        attack: The same of samples that are held, which knows the motifs of real graphs.
-        roles: The parts of the real graphs.
-    """
+    def __init__(self, pool: AttackPool, roles: Roles) -> None:
+        word_M, graph_M = pool.motifs
+        is_real_M = np.isin(graph_M, roles.real_G)
+        graphs = len(pool.dags)
+        word_C, color_R = np.unique(word_M[is_real_M], return_inverse=True)
+        color_Q, graph_Q = np.divmod(np.unique(color_R * graphs + graph_M[is_real_M]), graphs)
+        is_unique_Q = np.bincount(color_Q, minlength=word_C.size)[color_Q] == 1
+        self._word_U, self._graph_U = word_C[color_Q[is_unique_Q]], graph_Q[is_unique_Q]
+        self._recurs_U = np.zeros(self._word_U.size, dtype=bool)
+        self._roles, self._graphs = roles, graphs
 
-    def __init__(self, attack: UniqueMotifs, roles: Roles) -> None:
-        self.attack, self._roles = attack, roles
-        self._in_samples_C = np.zeros(attack.word_C.size, dtype=bool)
+    def add(self, part: SamplePart) -> None:
+        """Look at the next samples."""
+        self._recurs_U |= np.isin(self._word_U, part.motif_M)
 
-    def add(self, graphs: GraphSet) -> None:
-        """Look at samples."""
-        word_M, word_C = motifs_of(graphs), self.attack.word_C
-        place_M = np.minimum(np.searchsorted(word_C, word_M), word_C.size - 1)
-        self._in_samples_C[place_M[word_C[place_M] == word_M]] = True
+    def counts(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return how many motifs each graph of the pool alone has, and how many of these recur."""
+        unique_P = np.bincount(self._graph_U, minlength=self._graphs)
+        return unique_P, np.bincount(self._graph_U[self._recurs_U], minlength=self._graphs)
 
     def folds(self) -> list[Scores]:
-        """Return the scores."""
-        return _scores(self.attack.counts(self._roles, self._in_samples_C), self._roles)
+        """Return the fractions, which rest on more where a graph has more such motifs."""
+        unique_P, recurring_P = self.counts()
+        return [self._roles.split((recurring_P / (unique_P + PRIOR))[self._roles.real_G])]
 
     def fractions(self) -> tuple[float, float]:
         """Return the fraction that recurs of all such motifs of members, and of others."""
-        return _fractions(self.attack.counts(self._roles, self._in_samples_C), self._roles)
+        unique_P, recurring_P = self.counts()
+        of_members, of_others = (
+            float(recurring_P[rows].sum() / max(unique_P[rows].sum(), 1))
+            for rows in (self._roles.member_T, self._roles.other_H)
+        )
+        return of_members, of_others
 
 
 def motifs_of(graphs: GraphSet) -> np.ndarray:
-    """Return the motifs of all nodes, of all radii end to end."""
+    """Return the motifs of all nodes, uint64, of all radii end to end."""
     colors_RN = neighborhood_colors(graphs.x_NA[:, 0], graphs.edge_index_2E, RADIUS)[1:]
     return colors_RN.ravel()
-
-
-def _scores(counts: tuple[np.ndarray, np.ndarray], roles: Roles) -> list[Scores]:
-    unique_P, recurring_P = counts
-    score_P = recurring_P / (unique_P + PRIOR)
-    return [(score_P[roles.member_T], score_P[roles.other_H])]
-
-
-def _fractions(counts: tuple[np.ndarray, np.ndarray], roles: Roles) -> tuple[float, float]:
-    unique_P, recurring_P = counts
-    of_members, of_others = (
-        float(recurring_P[rows].sum() / max(unique_P[rows].sum(), 1))
-        for rows in (roles.member_T, roles.other_H)
-    )
-    return of_members, of_others
 
 
 MAX_VALUES, GRAPHS_PER_VALUE = 64, 4
@@ -607,15 +596,10 @@ def traits_of(pool: AttackPool, seed: int) -> tuple[Trait, ...]:
     Conditions of samples, the family of a model or its parallelism, are read by trees that learned
     them from all real graphs, training or held-out; the number of layers (depth), the widest layer
     (width) and the largest numbers (size) can be seen.
-
-    Args:
-        pool: The graphs.
-        seed: Of the trees.
     """
     found = [
-        _read(pool, name, stated_P, seed)
+        _read(pool, name, _stated(pool.dags, name, pool.num_real), seed)
         for name in _categories(pool)
-        if (stated_P := _stated(pool.dags, name, pool.num_real)) is not None
     ]
     unknown_P = np.full(len(pool.dags), -1)
     seen = {"depth": pool.graphs.layers_B, "width": widths_of(pool.graphs)}
@@ -637,7 +621,7 @@ def _categories(pool: AttackPool) -> list[str]:
     return [name for name in kept if name not in SIZE_CONDITIONS]
 
 
-def _stated(dags: Sequence[DAG], name: str, real: int) -> np.ndarray | None:
+def _stated(dags: Sequence[DAG], name: str, real: int) -> np.ndarray:
     """Return the code of a condition of each graph, -1 where it is not among those of real ones."""
     values = [str(dag.conditions[name]) if name in dag.conditions else None for dag in dags]
     known = sorted({value for value in values[:real] if value is not None})
@@ -646,19 +630,14 @@ def _stated(dags: Sequence[DAG], name: str, real: int) -> np.ndarray | None:
 
 
 def _read(pool: AttackPool, name: str, stated_P: np.ndarray, seed: int) -> Trait:
-    x_PF = pool.descriptors
-    known_G = np.flatnonzero(stated_P[: pool.num_real] >= 0)
-    model = _trees(seed, name).fit(x_PF[known_G], stated_P[known_G])
-    code_P = stated_P.copy()
-    code_P[pool.num_real :] = model.predict(x_PF[pool.num_real :])
-    return Trait(name, code_P, stated_P)
-
-
-def _trees(seed: int, name: str) -> Any:
     from sklearn.ensemble import ExtraTreesClassifier
 
+    x_PF, real = pool.descriptors, pool.num_real
+    known_G = np.flatnonzero(stated_P[:real] >= 0)
     state = derive_seed(seed, "traits", name) % 2**32
-    return ExtraTreesClassifier(TRAIT_TREES, min_samples_leaf=2, random_state=state)
+    trees = ExtraTreesClassifier(TRAIT_TREES, min_samples_leaf=2, random_state=state)
+    trees.fit(x_PF[known_G], stated_P[known_G])
+    return Trait(name, np.concatenate([stated_P[:real], trees.predict(x_PF[real:])]), stated_P)
 
 
 def _largest(pool: AttackPool) -> np.ndarray:

@@ -25,7 +25,6 @@ class RareWords:
         words: Distinct words in the samples, of all attributes that are words.
         rare: Those that fewer than ``least`` distinct training programs have.
         samples: Samples with one of these.
-        least: ``SHARED_BY``.
     """
 
     words: int
@@ -42,13 +41,7 @@ class RareWords:
 
 
 def rare_words(schema: GraphSchema, train: Sequence[DAG], samples: Sequence[DAG]) -> RareWords:
-    """Return how many words of sampled programs few training programs have.
-
-    Args:
-        schema: Of both.
-        train: Training programs; copies of one count once.
-        samples: Sampled programs.
-    """
+    """Return how many words of sampled programs few training programs have."""
     columns = [i for i, a in enumerate(schema.attributes) if isinstance(a, CategoryAttribute)]
     distinct = list(dict(zip(graph_hashes(train), train, strict=True)).values())
     words = rare = 0

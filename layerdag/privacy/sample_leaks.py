@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from layerdag.dag.dag import DAG
-from layerdag.dag.graph_set import GraphSet
 from layerdag.privacy.attacks import (
     Inference,
     all_attacks,
@@ -15,25 +14,15 @@ from layerdag.privacy.attacks import (
     inferred_properties,
     outcome_of,
     significant_after_correction,
+    tally_attacks,
 )
 from layerdag.privacy.copies import (
     CloserToTrainingTally,
     DistanceToClosestRecord,
-    KernelIndex,
     nearness_by_distance,
-    program_of,
 )
 from layerdag.privacy.membership import AttackResult
-from layerdag.privacy.membership_attacks import (
-    AttackPool,
-    DensityRatio,
-    DensityTally,
-    MotifTally,
-    NearestSample,
-    NearestTally,
-    UniqueMotifs,
-    traits_of,
-)
+from layerdag.privacy.membership_attacks import AttackPool, traits_of
 from layerdag.runtime.rng import numpy_generator
 from layerdag.runtime.terminal import stage
 from layerdag.statistics import Verdict
@@ -47,7 +36,6 @@ class SampleLeaks:
     """What samples give away. More samples can only reveal more: it holds for this number of them.
 
     Attributes:
-        samples: Number of samples.
         nearness: Are they nearer to training than to held-out graphs?
         attacks: Can training graphs be told from held-out ones by them?
         inferences: What is read of training graphs besides: traits of single jobs ("model:..."),
@@ -127,32 +115,25 @@ def _leaks(pool: AttackPool, order_K: np.ndarray, seed: int) -> SampleLeaks:
 
 
 class ReservoirSample:
-    """At most so many samples of a stream, drawn at random: the first ones of ``random_order``.
-
-    Args:
-        count: Number of samples that will come.
-        most: Most that are held.
-        seed: Of the draw.
-    """
+    """At most so many samples of a stream, drawn at random: the first ones of ``random_order``."""
 
     def __init__(self, count: int, most: int = MAX_HELD, seed: int = 0) -> None:
-        order_K = random_order(count, seed)
-        self._rank_K = np.empty(count, dtype=np.int64)
-        self._rank_K[order_K] = np.arange(count)
-        self._most, self._seen = most, 0
+        self._order = random_order(count, seed)[:most].tolist()
+        self._seen = 0
+        self._chosen = frozenset(self._order)
         self._held: dict[int, DAG] = {}
 
     def add(self, dags: Sequence[DAG]) -> None:
         """Look at the next samples."""
-        for rank, dag in zip(self._rank_K[self._seen :].tolist(), dags, strict=False):
-            if rank < self._most:
-                self._held[rank] = dag
+        for number, dag in enumerate(dags, self._seen):
+            if number in self._chosen:
+                self._held[number] = dag
         self._seen += len(dags)
 
     @property
-    def held(self) -> tuple[DAG, ...]:
-        """The samples, in the order in which they are taken."""
-        return tuple(self._held[rank] for rank in sorted(self._held))
+    def held(self) -> dict[int, DAG]:
+        """The samples by their number in the stream, in the order in which they are taken."""
+        return {number: self._held[number] for number in self._order if number in self._held}
 
 
 class LeakTally:
@@ -161,14 +142,6 @@ class LeakTally:
     Nearness, the attacks by distance and by motifs look at every sample. What learns, aligns or
     infers looks at those of a ``ReservoirSample``, and says so (``AttackResult.sampled``,
     ``Inference.samples``): trees that know a million graphs by heart fit into no memory.
-
-    Args:
-        train: Graphs that the generator learned from, at least one.
-        held_out: Real graphs that it never saw, at least one.
-        count: Number of samples that will come.
-        seed: Of the draw, and of the figures.
-        measured: Columns that hold measurements.
-        numeric: Columns that hold other numbers.
     """
 
     def __init__(
@@ -186,32 +159,18 @@ class LeakTally:
         real = self._real.roles
         self._roles = roles = replace(real, sample_K=np.zeros(count, dtype=np.int64))
         self._near = CloserToTrainingTally(real.member_T.size, real.other_H.size, seed)
-        self._index = KernelIndex.from_dags(self._real.dags)
-        self._nearest = NearestTally(NearestSample(self._real), roles)
-        self._density = DensityTally(DensityRatio(self._real), roles, seed)
-        self._motifs = MotifTally(UniqueMotifs(self._real), roles)
-        self._program: NearestTally | None = None
-        if measured:
-            self._program = NearestTally(NearestSample(self._real, programs=True), roles)
-            self._program_index = KernelIndex.from_dags(self._real.programs)
+        attacks = tally_attacks(self._real)
+        self._tallies = [(attack, attack.tally(roles, seed)) for attack in attacks]
 
     def add(self, dags: Sequence[DAG]) -> None:
         """Look at the next samples, few enough for their distances to all real graphs."""
-        distance_KG = self._index.distances(dags)
-        self._near.add(*np.split(distance_KG, [self._roles.member_T.size], axis=1))
-        self._nearest.add(distance_KG)
-        self._density.add(distance_KG)
-        programs = [program_of(dag, self._real.measured) for dag in dags]
-        self._motifs.add(GraphSet.from_dags(programs))
-        if self._program is not None:
-            self._program.add(self._program_index.distances(programs))
+        part = self._real.further_samples(dags)
+        self._near.add(*np.split(part.distance_KG, [self._roles.member_T.size], axis=1))
+        for _, tally in self._tallies:
+            tally.add(part)
 
     def result(self, held: Sequence[DAG]) -> SampleLeaks:
-        """Return what all samples give away; what looks at some only is that of the held ones.
-
-        Args:
-            held: Those of a ``ReservoirSample`` of the same seed.
-        """
+        """Return what all samples give away; what looks at some only is that of the held ones."""
         train, held_out = (
             [self._real.dags[i] for i in rows.tolist()]
             for rows in (self._roles.member_T, self._roles.other_H)
@@ -235,14 +194,5 @@ class LeakTally:
 
     def outcomes(self) -> Iterator[AttackResult]:
         """Yield what the attacks found that looked at every sample."""
-        distances = (self._nearest, self._density, self._program)
-        for tally in (each for each in distances if each is not None):
-            attack = tally.attack
-            found = tally.folds()
-            yield from outcome_of(
-                attack, found, self._roles, self._seed, attack.fractions(self._roles)
-            )
-        motifs = self._motifs
-        yield from outcome_of(
-            motifs.attack, motifs.folds(), self._roles, self._seed, motifs.fractions()
-        )
+        for attack, tally in self._tallies:
+            yield from outcome_of(attack, tally.folds(), self._roles, self._seed, tally.fractions())

@@ -69,7 +69,6 @@ class ShadowModel:
     Attributes:
         loss_K: Nats per node of the scored graphs; NaN where it cannot express one.
         steps: Optimizer steps that it was trained for, 0 if unknown.
-        seconds: That training it took.
     """
 
     loss_K: np.ndarray
@@ -84,16 +83,7 @@ def kept_models(
     trained: Callable[[int, Path], ShadowModel],
     tell: Callable[[int, ShadowModel], None] = lambda *_: None,
 ) -> list[ShadowModel]:
-    """Return shadow models from their files, and train those that have none.
-
-    Args:
-        folder: Of the files, which is there.
-        count: Number of models.
-        size: Number of scored graphs.
-        trained: Takes the number of a model and a folder for it, which is removed afterwards: no
-            weights of shadow models are kept.
-        tell: Is told of each model.
-    """
+    """Return shadow models from their files, and train those that have none."""
     models = []
     for shadow in track(range(count), "training shadow models", count):
         file = folder / f"{shadow:05d}.npz"
@@ -138,10 +128,6 @@ def _trained(file: Path, shadow: int, train: Callable[[int, Path], ShadowModel])
 def shadow_lock(path: Path, target: Mapping[str, object]) -> Iterator[Path]:
     """Hold a folder of losses for this process; those of another audit in it are discarded.
 
-    Args:
-        path: The folder, made if missing.
-        target: What the losses depend on, as plain data.
-
     Raises:
         UsageError: If it holds anything else, or is in use.
     """
@@ -180,8 +166,6 @@ class Recipe:
     """How shadow models of a checkpoint are trained.
 
     Attributes:
-        spec: The audited model.
-        settings: Of its training.
         is_recorded: Whether the checkpoint says how it was trained; else these are the usual ones.
         passes: Over its training graphs that it made.
         init: Checkpoint that it started from; None for random weights.
@@ -207,12 +191,6 @@ class Recipe:
 
         There is one validation, at the end: nothing is selected, for graphs that a model is
         selected by would be neither members nor others.
-
-        Args:
-            data: Of the shadow model.
-            seed: Of order and noise.
-            steps: Most steps; None for as many passes as the target made.
-            seconds: Most seconds; None for no limit.
         """
         planned = max(round(self.passes * micro_batches(data, self.settings)), 1)
         most = planned if steps is None else min(steps, planned)
@@ -237,11 +215,6 @@ def micro_batches(data: GraphDataset, settings: TrainSettings) -> float:
 
 def recipe_of(checkpoint: LoadedCheckpoint, data: GraphDataset, init: str | Path | None) -> Recipe:
     """Return the recipe of a checkpoint.
-
-    Args:
-        checkpoint: The audited one.
-        data: What it was trained on, in its codes.
-        init: The checkpoint that it started from, where that is not the shipped one.
 
     Raises:
         UsageError: If it started from a checkpoint that is not at hand, or from none.
@@ -438,13 +411,6 @@ def shadow_models(
 ) -> tuple[list[ShadowModel], np.ndarray, int]:
     """Return shadow models, which graphs each was trained on, (S, G), and the planned steps.
 
-    Args:
-        checkpoint: The audited one.
-        pool: Training and held-out graphs.
-        recipe: How it was trained.
-        settings: How many models, and for how long.
-        tell: Is told of each model in a line.
-
     Raises:
         UsageError: If the folder holds something else.
         TrainingError: If training diverged.
@@ -522,7 +488,6 @@ class ShadowReport:
     """How shadow models were trained, and what models made in this way give away.
 
     Attributes:
-        models: Number of shadow models.
         graphs: Training graphs of each, the median.
         runs: Distinct programs among training and held-out graphs, of which halves were drawn.
         start: What they started from, in words.
@@ -530,7 +495,6 @@ class ShadowReport:
             taken.
         steps: Of each, the median.
         planned_steps: That make as many passes over the graphs as the checkpoint made.
-        seconds: That training them took.
         as_targets: Each model attacked by the others, pooled.
     """
 
@@ -566,12 +530,6 @@ def shadow_attacks(
     checkpoint: LoadedCheckpoint, data: GraphDataset, settings: ShadowSettings, tell: Tell
 ) -> tuple[tuple[AttackResult, ...], ShadowReport]:
     """Attack weights by likelihood ratio, with shadow models that are trained now.
-
-    Args:
-        checkpoint: Whose weights are attacked.
-        data: Training and held-out graphs in its codes, with its conditions.
-        settings: How many shadow models, and for how long.
-        tell: Is told of each model in a line.
 
     Returns:
         The attacks offline and online. Beside each stands the same one where nothing can leak: on

@@ -16,8 +16,6 @@ class SampleStream:
 
     Attributes:
         folder: Of samples, a file or folder each or in parts; or one part.
-        schema: What the codes mean.
-        count: Number of samples.
     """
 
     folder: Path
@@ -52,10 +50,6 @@ class SampleStream:
 def stream_samples(folder: str | Path, schema: GraphSchema) -> SampleStream:
     """Return what ``layerdag sample`` wrote as a stream.
 
-    Args:
-        folder: Of samples, a file or folder each or in parts; or one part.
-        schema: What the codes are to mean.
-
     Raises:
         DataError: If the manifest is missing or damaged, or there is no whole part.
     """
@@ -64,10 +58,6 @@ def stream_samples(folder: str | Path, schema: GraphSchema) -> SampleStream:
 
 def read_samples(folder: str | Path, schema: GraphSchema) -> tuple[DAG, ...]:
     """Read what ``layerdag sample`` wrote, with the conditions that it noted.
-
-    Args:
-        folder: Of samples, a file or folder each or in parts; or one part.
-        schema: What the codes are to mean.
 
     Raises:
         DataError: If the manifest or a sample is missing or damaged.

@@ -43,14 +43,7 @@ _ABOUT = {
 def card(
     family: str, notes: Mapping[str, Any], others: Sequence[str] = (), where: str = "a folder each"
 ) -> str:
-    """Return the card, Markdown.
-
-    Args:
-        family: Of the surrogate.
-        notes: What is saved beside it.
-        others: Further targets of the same folder.
-        where: These are.
-    """
+    """Return the card, Markdown."""
     excluded = ", ".join(map(str, notes.get("excluded", ()))) or "none"
     lines = [
         f"# Surrogate of {notes.get('target', 'label')}",
@@ -132,7 +125,6 @@ class SavedSurrogate:
     """The parts of a file.
 
     Attributes:
-        model: The fitted model.
         notes: Further JSON-serializable facts (schema, data set, scores) kept beside it.
         card: What a reader should know, Markdown; "" for none.
     """
@@ -270,13 +262,7 @@ def load_surrogate(folder: str | Path) -> SurrogateModel:
 
 
 def load_further(folder: str | Path, index: int, first: SurrogateModel) -> SurrogateModel:
-    """Read the surrogate of a further target, as ``load_surrogate`` reads the first one.
-
-    Args:
-        folder: Of the first target.
-        index: Of the further one, from 0.
-        first: The surrogate of the first target, whose network it may share.
-    """
+    """Read the surrogate of a further target, as ``load_surrogate`` reads the first one."""
     inside = further_folder(Path(folder), index)
     if (inside / WEIGHTS).exists() or _facts(inside)["format"] == FORMAT:
         return load_surrogate(inside)

@@ -24,8 +24,6 @@ class OperatorErrors:
     """How good predicted times of operators are, on jobs that no fit saw.
 
     Attributes:
-        jobs: Number of jobs.
-        operators: Number of measured operators in them.
         figures: "median_factor" (half of the operators are predicted within this factor),
             "within_10_percent" and "within_25_percent" (fractions of operators); value and 95 %
             interval over resampled jobs.

@@ -41,8 +41,6 @@ class Predictions:
 
     Attributes:
         value_B: The predictions, float64.
-        low_B: Lower ends.
-        high_B: Upper ends.
         level: Fraction of graphs whose interval is to hold the target.
     """
 
@@ -68,13 +66,7 @@ class Calibration:
     def measure(
         cls, target_S: np.ndarray, predicted_S: np.ndarray, spread_S: np.ndarray
     ) -> "Calibration | None":
-        """Return the calibration; None for fewer than ``MIN_CALIBRATED`` graphs.
-
-        Args:
-            target_S: What was measured.
-            predicted_S: What was predicted.
-            spread_S: How unsure the model was, positive, in any unit.
-        """
+        """Return the calibration; None for fewer than ``MIN_CALIBRATED`` graphs."""
         if target_S.size < MIN_CALIBRATED:
             return None
         log = bool((target_S > 0).all() and (predicted_S > 0).all())
@@ -161,12 +153,6 @@ def scores(
     Spearman score of a resample is exact only for equal weights. A correlation with a constant is
     NaN, and so is that of the logarithms where a number is not positive; MAPE leaves out targets
     of 0. Where targets span decades, the plain Pearson score hangs on the few largest.
-
-    Args:
-        target_B: What was measured.
-        predicted_B: What was predicted.
-        weights_RB: How often each graph is counted.
-        named: Which scores; ``SCORES`` by default.
     """
     if weights_RB is None:
         weights_RB = np.ones((1, target_B.size))
@@ -255,7 +241,6 @@ class ScoreEstimate:
     """One score on a set of graphs.
 
     Attributes:
-        value: The score.
         interval: 95 % interval over resampled graphs; None where it has none.
     """
 
@@ -295,8 +280,6 @@ class SurrogateScores:
     """How good a surrogate is on one set of graphs.
 
     Attributes:
-        target: What was predicted.
-        graphs: Number of graphs.
         scores: By the names of ``EVALUATED``.
         coverage: One for each level; none without calibration.
         groups: The same for each group of graphs, by the group's name.
@@ -329,15 +312,7 @@ def evaluation(
     intervals: Sequence[Predictions] = (),
     seed: int = 0,
 ) -> SurrogateScores:
-    """Compare predictions with targets.
-
-    Args:
-        target: Name of what was predicted.
-        target_B: What was measured.
-        predicted_B: What was predicted.
-        intervals: Intervals of the same graphs, one for each level.
-        seed: Of the resamples.
-    """
+    """Compare predictions with targets."""
     drawn_RB = bootstrap_weights(numpy_generator(seed, "evaluation"), REPLICATES, target_B.size)
     weights_RB = np.concatenate([np.ones((1, target_B.size)), drawn_RB])
     found = scores(target_B, predicted_B, weights_RB, EVALUATED)

@@ -60,8 +60,6 @@ class SeenCodes:
     """Sizes and codes that occur in the graphs of a fit.
 
     Attributes:
-        fewest: Nodes of the smallest graph.
-        most: Nodes of the largest graph.
         codes: Codes of each attribute that occur, ascending.
     """
 
@@ -114,7 +112,6 @@ class KnownTargets:
     """Graphs with some of several targets.
 
     Attributes:
-        dags: Graphs that have at least one of the targets.
         target_B: By name, float64, NaN where a graph has none.
     """
 
@@ -200,11 +197,9 @@ class FittedSurrogate:
     """A fitted model that predicts a number, such as the step time, from a graph.
 
     Attributes:
-        model: The fitted model.
         schema: What the codes of its graphs mean.
         target: Name of the condition that it predicts.
         excluded: Node attributes that it does not see.
-        notes: Further facts that are saved beside it.
         calibration: Its errors on the validation part, from which intervals are made; None where
             that part has too few graphs with the target.
         others: Surrogates of further targets, of the same graphs and schema.
@@ -380,12 +375,6 @@ class FittedSurrogate:
     ) -> SurrogateScores:
         """Return every score with an interval, and how often prediction intervals hold the target.
 
-        Args:
-            data: The data set.
-            split: Part of it.
-            by: Condition whose values group the graphs, such as "family"; each group of at least
-                five graphs is scored, too.
-
         Raises:
             DataError: If no graph of that part has the target.
             UsageError: If none has the condition ``by``.
@@ -476,7 +465,6 @@ class Surrogate:
     Args:
         family: "boosting", "message_passing" or "stacked".
         exclude: Node attributes that it does not see.
-        seed: Of the fit.
         **settings: Of the family, such as ``depth=6``.
 
     Attributes:

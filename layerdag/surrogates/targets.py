@@ -13,12 +13,7 @@ from layerdag.schema.schema import GraphSchema
 
 @dataclass(frozen=True, eq=False)
 class Labeled:
-    """Graphs with one target each.
-
-    Attributes:
-        dags: The graphs.
-        target_B: float64 targets, the same unit everywhere.
-    """
+    """Graphs with one target each."""
 
     dags: tuple[DAG, ...]
     target_B: np.ndarray

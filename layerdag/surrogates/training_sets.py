@@ -28,10 +28,6 @@ MIN_REAL = 4
 def few_real(counts: Sequence[int], available: int) -> tuple[str, ...]:
     """Return the conditions of so many real graphs, alone and together with synthetic ones.
 
-    Args:
-        counts: Numbers of real graphs.
-        available: Real training graphs that there are.
-
     Raises:
         UsageError: If a number is too small, or there are not so many.
     """
@@ -60,12 +56,6 @@ def training_set(condition: str, real: Labeled, synthetic: Labeled, seed: int) -
 
     "20 real" and "20 real + synthetic" have the same twenty graphs with the same seed, and those
     are among the "50 real" of that seed.
-
-    Args:
-        condition: One of ``CONDITIONS`` or of ``few_real``.
-        real: All real training graphs.
-        synthetic: All synthetic graphs, with the labels that the condition asks for.
-        seed: Of what is drawn.
     """
     if condition == SYNTHETIC:
         return synthetic

@@ -44,9 +44,7 @@ class Score:
     """One figure over several seeds.
 
     Attributes:
-        mean: Mean over the seeds.
         interval: 95 % interval from the spread over seeds and over resampled test graphs.
-        by_seed: The figure of each seed.
     """
 
     mean: float
@@ -59,10 +57,7 @@ class TransferRow:
     """One family of surrogates trained under one condition.
 
     Attributes:
-        family: Name of the family.
         condition: One of ``CONDITIONS`` or of ``few_real``, or ``RELABELED``.
-        trained_on: Number of training graphs.
-        scores: Score by name of ``SCORES``.
     """
 
     family: str
@@ -76,8 +71,6 @@ class ReachedFraction:
     """What training on synthetic graphs reaches of what training on all real graphs does.
 
     Attributes:
-        family: Name of the family.
-        score: Name of the score.
         value: Mean of the score over seeds, divided by the same mean for real graphs.
         interval: 95 % interval over seeds and resampled test graphs. Both scores are of the
             same resample, for what makes it hard to predict makes it hard for both.
@@ -94,9 +87,7 @@ class Gain:
     """What synthetic graphs add to real ones.
 
     Attributes:
-        family: Name of the family.
         condition: The condition that has both kinds of graphs.
-        score: Name of the score.
         value: Its mean over seeds minus that of the same real graphs alone; of an error the other
             way round, so that positive is better.
         interval: 95 % interval over seeds and resampled test graphs, paired.
@@ -116,7 +107,6 @@ class ConditionalError:
     The surrogate was fitted to all real training graphs, and no generator ever saw it.
 
     Attributes:
-        family: Name of its family.
         synthetic: Score on the synthetic graphs, by name of ``EVALUATED``.
         real: The same on real test graphs: what the surrogate gets wrong itself.
     """
@@ -131,10 +121,7 @@ class TransferReport:
     """The outcome with what is needed to repeat it.
 
     Attributes:
-        rows: One per family and condition.
         fractions: One per family and score, where both conditions "real" and "synthetic" were run.
-        tested_on: Number of real test graphs.
-        seeds: Seeds of the fits.
         gains: One per family, score and condition of real and synthetic graphs together, where the
             same real graphs alone were run, too.
         conditional: One per family, where condition "real" was run.
@@ -239,14 +226,7 @@ def evaluate_tstr(
 
 
 class _Fits:
-    """Surrogates by family, condition and seed; those of all real graphs are fitted once.
-
-    Args:
-        real: Real training graphs.
-        synthetic: Generated graphs with the requested targets.
-        sizes: Codes that the graphs may have.
-        families: Fitting function by family name.
-    """
+    """Surrogates by family, condition and seed; those of all real graphs are fitted once."""
 
     def __init__(
         self, real: Labeled, synthetic: Labeled, sizes: GraphSizes, families: Mapping[str, Fit]

@@ -10,7 +10,7 @@ from laws import tried
 from random_graphs import random_dag
 
 from layerdag.dag.dag import DAG
-from layerdag.privacy.attacks import attack_outcomes
+from layerdag.privacy.attacks import attack_outcomes, tally_attacks
 from layerdag.privacy.copies import (
     closer_to_training,
     kernel_distances,
@@ -18,12 +18,7 @@ from layerdag.privacy.copies import (
     novelty,
 )
 from layerdag.privacy.membership import attack_by_scores
-from layerdag.privacy.membership_attacks import (
-    AttackPool,
-    DensityRatio,
-    NearestSample,
-    UniqueMotifs,
-)
+from layerdag.privacy.membership_attacks import AttackPool
 from layerdag.privacy.sample_leaks import LeakTally, sample_leaks
 from layerdag.statistics import Interval, Verdict, auroc, chance_half_width, needed
 
@@ -174,9 +169,7 @@ def test_samples_that_come_some_at_a_time_give_away_what_they_do_together(seed, 
     for first in range(0, len(made), at_once):
         tally.add(made[first : first + at_once])
     pool = AttackPool(train, held_out, made, measured=measured)
-    programs = [NearestSample(pool, programs=True)] if measured else []
-    every = [NearestSample(pool), DensityRatio(pool), *programs, UniqueMotifs(pool)]
-    assert tuple(tally.outcomes()) == attack_outcomes(every, pool.roles, 0)
+    assert tuple(tally.outcomes()) == attack_outcomes(tally_attacks(pool), pool.roles, 0)
     found, known = tally.nearness, closer_to_training(train, held_out, made)
     medians = (known.median_to_train, known.median_to_held_out)  # but for the last digit
     assert (found.median_to_train, found.median_to_held_out) == pytest.approx(medians)

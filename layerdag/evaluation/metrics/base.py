@@ -42,7 +42,6 @@ class Histograms:
 
     Attributes:
         support_K: The values, ascending and distinct; codes for unordered descriptors.
-        counts_BK: float64 counts.
     """
 
     support_K: np.ndarray
@@ -64,13 +63,7 @@ class Histograms:
 def aligned_histograms(
     values: list[np.ndarray], graphs: list[np.ndarray], sizes: list[int]
 ) -> list[Histograms]:
-    """Return one Histograms for each set of graphs, all on the union of their values.
-
-    Args:
-        values: Item values of each set (degrees of nodes, spans of edges, ...).
-        graphs: Graph of each item.
-        sizes: Number of graphs of each set.
-    """
+    """Return one Histograms for each set of graphs, all on the union of their values."""
     support_K, codes = distinct(values)
     return [
         Histograms(support_K, _counts(code, graph, size, support_K.size))
@@ -162,7 +155,6 @@ class AttributeView:
     """How a node attribute enters the comparison.
 
     Attributes:
-        name: Its name in the data set's schema.
         ordered: True where codes are ordered bins of a number, so that distances between codes
             mean something; False for names such as operators.
         attribute: The words or numbers that its codes stand for; metrics that need these are left
@@ -179,12 +171,6 @@ class Comparison:
     """Real training, real test and generated graphs with all that a metric may need.
 
     Attributes:
-        train: Real graphs that the generator learned from.
-        test: Real graphs that it never saw.
-        generated: Its samples.
-        attributes: Name and kind of each node attribute, in column order.
-        seed: Seed of all that a metric draws.
-        replicates: Number of bootstrap resamples.
         jobs: The jobs that the three sets are codes of, with their exact numbers, where these are
             at hand; possibly more or fewer than there are graphs.
     """
@@ -247,9 +233,6 @@ class Declaration(ABC):
     Attributes:
         name: Unique among the figures beside it, in snake case.
         description: One line for people.
-        goal: Which values are better.
-        lower: Least possible value.
-        upper: Greatest possible value, possibly infinite.
         unit: Unit of the value, "" for none.
     """
 
@@ -313,7 +296,6 @@ class MetricResult:
     """One computed figure, or why there is none.
 
     Attributes:
-        metric: What was computed.
         value: The figure; None where ``error`` says why there is none.
         interval: Bootstrap interval of the value over graphs.
         breakdown: Further figures by name, for drilling down.
@@ -346,7 +328,6 @@ class SimilarityRow:
             the real test set.
         ratio: generated / reference; None where either is missing, the reference is 0, or it would
             mean nothing.
-        ratio_interval: Bootstrap interval of the ratio.
         matched: The reference with only as many training graphs as were generated, mean over
             ``SUBSETS`` random subsets: fewer graphs are further for no other reason. None where the
             number of graphs does not matter.
@@ -413,12 +394,6 @@ class SimilarityRow:
         cls, metric: Metric, comparison: Comparison, generated_B: np.ndarray, real_B: np.ndarray
     ) -> "SimilarityRow":
         """Return a row of means over graphs: of the generated ones, and of the real test set.
-
-        Args:
-            metric: What the numbers are.
-            comparison: The graphs, with the weights of their bootstrap.
-            generated_B: A number for each generated graph; NaN leaves the graph out.
-            real_B: A number for each test graph.
 
         Raises:
             DataError: If all numbers of a set are NaN.
@@ -502,11 +477,7 @@ class GraphMean(Metric):
 
 @dataclass(frozen=True)
 class _FunctionMean(GraphMean):
-    """A ``GraphMean`` of a function.
-
-    Attributes:
-        function: Returns one number for each graph, NaN leaves the graph out.
-    """
+    """A ``GraphMean`` of a function."""
 
     function: Callable[[GraphSet], np.ndarray] = field(kw_only=True, repr=False)
 
@@ -548,13 +519,6 @@ def graph_metric(
     """Return a decorator that adds a function as a metric, the mean of a number of each graph.
 
     The function takes a ``GraphSet`` of B graphs and returns B numbers.
-
-    Args:
-        name: Unique among the metrics, in snake case.
-        description: One line for people.
-        goal: Which values are better.
-        upper: Greatest possible value.
-        unit: Unit of the number, "" for none.
     """
 
     def registered(function: Callable[[GraphSet], np.ndarray]) -> GraphMean:

@@ -71,9 +71,6 @@ def connected_pairs(sets: Sequence[GraphSet]) -> list[np.ndarray]:
     The pairs are the ``MAX_PAIRS`` most frequent ones of the first two sets, the real ones; the
     last column has all others, so that memory is bounded whatever samples connect.
 
-    Args:
-        sets: Training, test and generated graphs.
-
     Returns:
         Float64 arrays of shape (B, pairs + 1), zeros for a graph without edges.
     """
@@ -229,7 +226,6 @@ class NodeRows:
 
     Attributes:
         features_NF: Operator, operator of the first parent (-1 for none), degrees, numbers.
-        graph_N: Graph of each node.
     """
 
     features_NF: np.ndarray

@@ -51,12 +51,6 @@ def squared_distances(
     Features that are large somewhere, as one is that all real graphs share and few samples have
     not, would cost the others their digits; their differences are squared one by one.
 
-    Args:
-        x_XF: Vectors of the rows.
-        y_YF: Vectors of the columns.
-        factor: What the distances are multiplied by.
-        upper: Leave out the columns before the first row of a block, of a symmetric matrix.
-
     Yields:
         First and last row of a block, and its distances, valid until the next one is asked for.
     """
@@ -96,12 +90,7 @@ def _blocks(rows: int, columns: int) -> Iterator[tuple[int, int]]:
 
 
 def neighbor_distances(x_XF: np.ndarray, neighbor: int) -> np.ndarray:
-    """Return the distance of each vector to its nearest (1), second (2), ... neighbor, shape (X,).
-
-    Args:
-        x_XF: More than ``neighbor`` vectors.
-        neighbor: Which one, a small number.
-    """
+    """Return the distance of each vector to its nearest (1), second (2), ... neighbor, shape (X,)."""
     lost = _lost(x_XF, x_XF)
     found = []
     for first, last, d2_XY in squared_distances(x_XF, x_XF):
@@ -121,12 +110,6 @@ def within_radius(
     x_XF: np.ndarray, y_YF: np.ndarray, x_radius_X: np.ndarray, y_radius_Y: np.ndarray
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield, for blocks of ``x`` after each other, which ``y`` lie in a ball and in whose ball.
-
-    Args:
-        x_XF: Centers of balls.
-        y_YF: Centers of others.
-        x_radius_X: Radius of the balls of ``x``.
-        y_radius_Y: Radius of the balls of ``y``.
 
     Yields:
         Whether each ``y`` lies in the ball of each ``x`` of the block, and the other way around.

@@ -38,9 +38,6 @@ class JointTail(Metric):
     """Fraction of nodes with two large numbers, of those with one; pooled over a set.
 
     Nodes that lack one of the numbers are left out.
-
-    Attributes:
-        columns: Places of the numbers among the attributes, whose codes are ordered bins.
     """
 
     columns: tuple[int, int] = field(kw_only=True)

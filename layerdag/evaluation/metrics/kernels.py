@@ -241,9 +241,7 @@ class Discrepancy:
 
     Attributes:
         generated_R: Biased (never negative) estimate, one per row of weights.
-        reference_R: The same for train vs test.
         generated_unbiased: Unbiased estimate, around 0 (also below) for equal distributions.
-        reference_unbiased: The same for train vs test.
         bandwidth: s of the kernel.
     """
 
@@ -256,10 +254,6 @@ class Discrepancy:
 
 def discrepancy(vectors: Sequence[np.ndarray], weights: Sequence[np.ndarray]) -> Discrepancy:
     """Return the discrepancies of train, test and generated graphs under resampling weights.
-
-    Args:
-        vectors: Of the graphs of the three sets, (B, F) each.
-        weights: Of the graphs of the three sets, (R, B) each.
 
     Raises:
         DataError: If all real graphs have the same descriptor, so that no bandwidth exists.
@@ -309,12 +303,7 @@ def _at_equal_steps(x_BF: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class _KernelMeans:
-    """Means of the kernel over pairs of graphs of one set, or of two.
-
-    Attributes:
-        weighted_R: Under each row of fractions.
-        plain: Over all pairs of different graphs.
-    """
+    """Means of the kernel over pairs of graphs of one set, or of two."""
 
     weighted_R: np.ndarray
     plain: float

@@ -74,9 +74,6 @@ class NeighborhoodNovelty(Metric):
     """Fraction of the nodes of a graph whose color occurs in no training graph, mean over graphs.
 
     Beside it stands the same of the real test graphs. The training set is not resampled.
-
-    Attributes:
-        radius: Of the neighborhood, at least 1.
     """
 
     radius: int = field(default=1, kw_only=True)
@@ -99,11 +96,7 @@ class NeighborhoodNovelty(Metric):
 @final
 @dataclass(frozen=True)
 class NeighborhoodRepetition(GraphMean):
-    """Fraction of the nodes of a graph whose color another node of it has, mean over graphs.
-
-    Attributes:
-        radius: Of the neighborhood, at least 1.
-    """
+    """Fraction of the nodes of a graph whose color another node of it has, mean over graphs."""
 
     radius: int = field(default=1, kw_only=True)
 
@@ -161,10 +154,6 @@ def frequency_distances(
     items: Sequence[Items], comparison: Comparison
 ) -> tuple[FrequencyDistances, FrequencyDistances]:
     """Return the distances of generated and of training graphs from the test graphs.
-
-    Args:
-        items: Kinds that occur in training, test and generated graphs, once for each time.
-        comparison: The graphs, with the weights of their bootstrap.
 
     Raises:
         DataError: If a set has no items.
@@ -237,12 +226,7 @@ def distinct_pairs(node: np.ndarray, word: np.ndarray) -> tuple[np.ndarray, np.n
 def edges_by_layer(
     edge_index_2E: np.ndarray, layer_N: np.ndarray
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield the sources and targets of the edges into each layer, from layer 1 on.
-
-    Args:
-        edge_index_2E: Source and target of each edge.
-        layer_N: Longest-path layer of each node.
-    """
+    """Yield the sources and targets of the edges into each layer, from layer 1 on."""
     source_E, target_E = edge_index_2E
     ptr, order_E = group_by(layer_N[target_E], int(layer_N.max(initial=0)) + 1)
     for low, high in pairwise(ptr[1:]):
@@ -256,9 +240,6 @@ class PathNovelty(Metric):
     """Fraction of a graph's n-grams that no training graph has, mean over graphs.
 
     Beside it stands the same of the real test graphs. The training set is not resampled.
-
-    Attributes:
-        length: Nodes of a path (n), at least 1.
     """
 
     length: int = field(default=2, kw_only=True)
@@ -282,11 +263,7 @@ class PathNovelty(Metric):
 @final
 @dataclass(frozen=True)
 class PathDistance(Metric):
-    """Total variation of the frequencies of n-grams, pooled over the graphs of a set.
-
-    Attributes:
-        length: Nodes of a path (n), at least 1.
-    """
+    """Total variation of the frequencies of n-grams, pooled over the graphs of a set."""
 
     length: int = field(default=2, kw_only=True)
 
@@ -310,12 +287,7 @@ class PathDistance(Metric):
 
 @dataclass(frozen=True, eq=False)
 class OperatorPaths:
-    """Sequences of operators, each once for each node at which a path with them ends.
-
-    Attributes:
-        word: 64-bit hash of each sequence.
-        node: The node at which it ends.
-    """
+    """Sequences of operators, each once for each node at which a path with them ends."""
 
     word: np.ndarray
     node: np.ndarray

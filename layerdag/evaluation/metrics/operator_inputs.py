@@ -49,9 +49,6 @@ class MissingInputs(GraphMean):
     """Fraction of certain operators of a graph without a needed ancestor, mean over graphs.
 
     Graphs without such operators are left out.
-
-    Attributes:
-        needs: The operators, and what each of them needs.
     """
 
     needs: Needs = field(kw_only=True)

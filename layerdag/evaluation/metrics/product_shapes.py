@@ -80,11 +80,8 @@ class ShapeViolation(Metric):
     Graphs without products of which the numbers are known are left out.
 
     Attributes:
-        law: The law.
         products: Codes of the operators that must obey it.
         matrix_products: Codes of those that multiply two matrices.
-        flops: Column of the operations.
-        bytes: Column of the bytes.
     """
 
     law: ShapeConstraint = field(kw_only=True)

@@ -36,8 +36,6 @@ class RepeatedBlock:
     """Layers that repeat one after the other in a graph.
 
     Attributes:
-        graph: Number of the graph.
-        first: Its first layer.
         end: Layer after its last; the last copy may be cut off.
         length: Layers of one copy.
     """

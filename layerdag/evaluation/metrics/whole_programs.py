@@ -89,11 +89,6 @@ def jobs_beside(
     """Return three sets of jobs for ``compare``; None if some are no steps of PyTorch.
 
     None also where a set is empty or has codes alone.
-
-    Args:
-        train: Real jobs that a generator learned from, such as ``GraphDataset.jobs["train"]``.
-        test: Real jobs that it never saw.
-        samples: Its samples.
     """
     train, test, samples = ([of_kind(g, JOB) for g in part] for part in (train, test, samples))
     sets = (train, test, samples)
@@ -120,8 +115,6 @@ class JudgedJobs:
 
     Attributes:
         verdicts: Of each job, by the rule's id; only rules that apply.
-        features_BF: What each job looks like from outside.
-        graphs: The jobs, as graphs.
         left_out: Jobs that have no traces, with the reason.
     """
 
@@ -159,13 +152,7 @@ def _share(verdict: Verdict) -> float:
 
 
 def judge_jobs(things: Sequence[GraphLike], seed: int = 0, label: str = "") -> JudgedJobs:
-    """Judge jobs by the rules of whole programs, at most ``MAX_JOBS`` of them.
-
-    Args:
-        things: Jobs of any kind.
-        seed: Of the draw where there are more.
-        label: Name of the set, so that sets are drawn apart.
-    """
+    """Judge jobs by the rules of whole programs, at most ``MAX_JOBS`` of them."""
     chosen = list(range(len(things)))
     if len(chosen) > MAX_JOBS:
         rng = numpy_generator(seed, "judged jobs", label)
@@ -299,9 +286,6 @@ class JobClassifier(Metric):
     """AUROC of trees on generated vs test jobs; beside it training vs test jobs.
 
     It has no ratio, since sets that are alike give 0.5.
-
-    Attributes:
-        features: What the trees see of a job.
     """
 
     features: Literal["counts", "rules"] = field(kw_only=True)
@@ -343,13 +327,6 @@ def job_auroc(
     """Return the AUROC of telling one set of jobs from another, then its bootstrap draws.
 
     Each job is scored by trees that were fitted on the other folds. The bootstrap draws structures.
-
-    Args:
-        other_BF: Features of jobs, such as samples.
-        real_BF: Of real ones.
-        structure_B: Of both, one after the other; jobs of one structure are in one fold.
-        seed: Of folds, trees and bootstrap.
-        replicates: Of the bootstrap.
 
     Raises:
         DataError: If a set has fewer than ``MIN_JOBS`` jobs.

@@ -19,8 +19,6 @@ class TargetScale:
 
     Attributes:
         log: True where the logarithm is standardized instead of the value.
-        mean: Mean of the (log) training targets.
-        std: Their standard deviation.
         low: Least standardized training target.
         high: Greatest standardized training target.
     """
@@ -34,10 +32,6 @@ class TargetScale:
     @classmethod
     def fit(cls, target_B: np.ndarray, log: bool | None = None) -> "TargetScale":
         """Measure the scale of training targets.
-
-        Args:
-            target_B: The targets.
-            log: Whether the logarithm is standardized; by default where all are positive.
 
         Raises:
             UsageError: If there are fewer than two targets, or one is not finite.

@@ -62,12 +62,6 @@ class MessagePassingNetwork(nn.Module):
     Nodes start as the sum of the embeddings of their attribute codes and a linear map of their
     positions inside the bins. The pooling joins mean, maximum and log-sum-exp: the last is a sum in
     the log domain, as a step time is the sum of its operators' times.
-
-    Args:
-        sizes: Number of codes of each attribute and of edge types.
-        width: Number of features of a node.
-        rounds: Number of message-passing rounds.
-        outputs: Number of targets.
     """
 
     def __init__(
@@ -115,12 +109,7 @@ class NetworkSettings:
     """How to build and train the network.
 
     Attributes:
-        width: Number of features of a node.
-        rounds: Number of message-passing rounds.
-        epochs: Passes over the training graphs.
-        batch_size: Graphs per step.
         learning_rate: Peak of the one-cycle schedule.
-        weight_decay: Of AdamW.
         validation_fraction: Fraction of graphs held back to choose the best epoch.
         ranking_weight: Weight of the ranking loss beside the Huber loss; 0 leaves it out.
     """
@@ -141,9 +130,6 @@ class NetworkSurrogate(SurrogateModel):
 
     Attributes:
         sizes: Codes that the graphs may have.
-        scale: Scale of the target.
-        settings: How it was built and trained.
-        network: The trained network.
         outputs: Targets that share the network, one for each of its outputs in this order; none
             where it has one target.
         output: Which of these is predicted.
@@ -239,13 +225,6 @@ def train_network(
 
     Its initial weights depend on ``seed`` alone; the global random stream is left as is.
 
-    Args:
-        dags: The graphs.
-        standard_BT: Standardized targets, NaN where a graph has none; one output for each.
-        sizes: Codes that the graphs may have.
-        settings: Of the training.
-        seed: Of weights and order.
-
     Raises:
         DataError: If a code lies outside ``sizes``.
     """
@@ -309,13 +288,7 @@ def _train(
 def loss_of(
     predicted_BT: Float[Tensor, "B T"], target_BT: Float[Tensor, "B T"], ranking_weight: float = 0.0
 ) -> Float[Tensor, ""]:
-    """Return the sum over targets of Huber and ranking loss, each over graphs that have it.
-
-    Args:
-        predicted_BT: Standardized predictions.
-        target_BT: Standardized targets, NaN where a graph has none.
-        ranking_weight: Weight of the ranking loss; 0 leaves it out.
-    """
+    """Return the sum over targets of Huber and ranking loss, each over graphs that have it."""
     loss = predicted_BT.new_zeros(())
     for predicted_B, target_B in zip(predicted_BT.T, target_BT.T, strict=True):
         known_B = target_B.isfinite()
@@ -378,13 +351,6 @@ def fit_several(
 
     Multitask learning with a shared encoder (Caruana, Machine Learning 28, 1997): the loss is the
     sum over the targets, each standardized by itself.
-
-    Args:
-        dags: The graphs.
-        targets: By name, float64 (B,) each, NaN where a graph has none.
-        sizes: Codes that the graphs may have.
-        settings: Of the training.
-        seed: Of weights and order.
 
     Raises:
         UsageError: If fewer than two graphs have one of the targets.

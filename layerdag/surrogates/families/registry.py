@@ -38,10 +38,6 @@ def rebuild(family: str, config: dict[str, Any], arrays: dict[str, np.ndarray]) 
 def rebuild_output(model: SurrogateModel, config: dict[str, Any]) -> SurrogateModel:
     """Return the model of another target of a network, by its ``SurrogateModel.config()``.
 
-    Args:
-        model: Of one target of the network.
-        config: Of the other one.
-
     Raises:
         KeyError, TypeError, ValueError, AttributeError, OverflowError: If a part is missing or out
             of bounds, or the network is another one.

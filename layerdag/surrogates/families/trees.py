@@ -31,8 +31,6 @@ class BoostingSettings:
     """How to grow the trees.
 
     Attributes:
-        trees: Number of trees.
-        depth: Depth of each.
         learning_rate: Weight of each.
         subsample: Fraction of graphs that each tree sees.
         feature_fraction: Fraction of features that each split looks at.
@@ -51,7 +49,6 @@ class BoostedTrees(SurrogateModel):
 
     Attributes:
         sizes: Codes that the graphs may have.
-        scale: Scale of the target.
         start: Prediction before the first tree, standardized.
         depth: Steps from a root to the deepest leaf.
         feature_TM: int64 column that a node splits on.
@@ -121,14 +118,6 @@ def fit_boosting(
 ) -> BoostedTrees:
     """Fit boosted trees; about 2 s for 500 graphs.
 
-    Args:
-        dags: The graphs.
-        target_B: Their targets.
-        sizes: Codes that the graphs may have.
-        seed: Of the fit.
-        settings: Of the trees.
-        log: Whether the logarithm is learned; by default where all targets are positive.
-
     Raises:
         UsageError: If there are fewer than two graphs, or a target is not finite.
         DataError: If a code lies outside ``sizes``.
@@ -183,7 +172,6 @@ class StackedEnsemble(SurrogateModel):
 
     Attributes:
         scale: Scale of the target, in which predictions are averaged.
-        members: The members.
         weight_M: float64 weights, not negative, with the sum 1.
         difficulty: Expected error of each graph, standardized.
     """
@@ -236,14 +224,6 @@ def fit_stacked(
     folds: int = 3,
 ) -> StackedEnsemble:
     """Fit every family once for each fold.
-
-    Args:
-        dags: The graphs.
-        target_B: Their targets.
-        sizes: Codes that the graphs may have.
-        families: Fitting function by name.
-        seed: Of folds and fits.
-        folds: Number of folds, at least two.
 
     Raises:
         UsageError: If there are fewer than four different graphs for each fold, or a target is not

@@ -16,8 +16,9 @@ from layerdag.privacy.membership import (
     REPLICATES,
     AttackResult,
     _by_chance,
-    _Draws,
     _found,
+    _resampled_rates,
+    _resamples,
     detection_rates,
     graph_losses,
     likelihood_attack,
@@ -236,10 +237,10 @@ def test_resampled_rates_are_those_of_really_repeated_scores():
         rng.integers(0, 40, 25).astype(float),
         rng.integers(0, 40, 110).astype(float),
     )
-    draws = _Draws("a", [(member_T, other_H)], 5)
-    [(falling_T, upto_RT, falling_H, upto_RH)] = draws._resamples
+    resamples = _resamples("a", [(member_T, other_H)], 5)
+    [(falling_T, upto_RT, falling_H, upto_RH)] = resamples
     for rate in (0.01, 0.05, 0.3):
-        found_R = draws.rates(rate)
+        found_R = _resampled_rates(resamples, rate)
         for row in range(0, REPLICATES, 37):
             times_T = np.diff(upto_RT[row], prepend=0).astype(int)
             times_H = np.diff(upto_RH[row], prepend=0).astype(int)

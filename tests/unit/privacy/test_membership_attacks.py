@@ -15,6 +15,7 @@ from layerdag.privacy.membership_attacks import (
     RADIUS,
     AttackPool,
     DensityRatio,
+    NearestProgram,
     NearestSample,
     Roles,
     Trait,
@@ -189,7 +190,7 @@ def test_a_job_measured_again_is_known_by_its_program_alone(rng):
     train = alike(rng, 4)
     again = [dag.with_columns(dag.x_NA + torch.tensor([0, 90])) for dag in train]
     pool = AttackPool(train, alike(rng, 4), again, measured=(1,))
-    [(by_program_T, _)] = NearestSample(pool, programs=True).folds(pool.roles, 0)
+    [(by_program_T, _)] = NearestProgram(pool).folds(pool.roles, 0)
     [(by_all_T, _)] = NearestSample(pool).folds(pool.roles, 0)
     assert by_program_T == pytest.approx(0, abs=1e-6)
     assert by_all_T.max() < -0.1
@@ -220,9 +221,15 @@ def test_where_samples_lie_among_other_real_graphs_they_say_less(rng):
         assert of_common == pytest.approx(other_H)
 
 
+def motif_counts(pool: AttackPool) -> tuple[np.ndarray, np.ndarray]:
+    tally = UniqueMotifs(pool).tally(pool.roles, 0)
+    tally.add(pool.samples(pool.roles.sample_K))
+    return tally.counts()
+
+
 def test_a_motif_of_two_real_graphs_is_nobodys_and_one_of_a_sample_recurs():
     pool = AttackPool([path(0, 1), path(2, 3)], [path(0, 1), path(4, 5)], [path(2, 3)])
-    unique_P, recurring_P = UniqueMotifs(pool).counts(pool.roles)
+    unique_P, recurring_P = motif_counts(pool)
     # Each node of a path of two is a motif at every radius.
     assert unique_P.tolist() == [0, 2 * RADIUS, 0, 2 * RADIUS, 0]
     assert recurring_P.tolist() == [0, 2 * RADIUS, 0, 0, 0]
@@ -231,7 +238,7 @@ def test_a_motif_of_two_real_graphs_is_nobodys_and_one_of_a_sample_recurs():
 
 def test_surroundings_count_and_not_the_node_alone():
     pool = AttackPool([path(0, 1, 2)], [path(5, 5, 5)], [path(0, 1, 3)])
-    unique_P, recurring_P = UniqueMotifs(pool).counts(pool.roles)
+    unique_P, recurring_P = motif_counts(pool)
     assert unique_P[0] == 3 * RADIUS
     # Of the first node alone the nearest surroundings, one edge away, are those of the sample.
     assert recurring_P[0] == 1
@@ -241,7 +248,7 @@ def test_copies_inside_a_graph_are_one_motif():
     twice = torch.tensor([[0, 2], [1, 3]])
     pair = DAG.build(torch.tensor([[0], [1], [0], [1]]), twice)
     pool = AttackPool([pair], [path(7, 7)], [path(0, 1)])
-    unique_P, recurring_P = UniqueMotifs(pool).counts(pool.roles)
+    unique_P, recurring_P = motif_counts(pool)
     assert (unique_P[0], recurring_P[0]) == (2 * RADIUS, 2 * RADIUS)
 
 
