@@ -210,7 +210,7 @@ class _Bench:
         """Return the graphs of a draw, and the test for copies of them, kept for the next fault."""
         if draw not in self._kept:
             drawn = Drawn.of(self._pool, self._plan.size, numpy_generator(draw, "sensitivity"))
-            test = CopyTest.from_sets(drawn.train, drawn.held_out, self._schema.measured_columns)
+            test = CopyTest(drawn.train, drawn.held_out, self._schema.measured_columns)
             self._kept = {draw: (drawn, test)}
         return self._kept[draw]
 

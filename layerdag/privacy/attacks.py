@@ -79,8 +79,7 @@ class Reconstruction(Attack):
     def folds(self, roles: Roles, seed: int) -> list[Scores]:
         """Return the fractions."""
         del seed
-        best_G = self.best_fractions(roles.real_G, roles.sample_K)
-        return [(best_G[: roles.member_T.size], best_G[roles.member_T.size :])]
+        return [roles.split(self.best_fractions(roles.real_G, roles.sample_K))]
 
     def fractions(self, roles: Roles) -> tuple[float, float]:
         """Return the mean fraction of members, and of others."""
@@ -92,21 +91,16 @@ class Reconstruction(Attack):
 
     def best_fractions(self, real_G: np.ndarray, sample_K: np.ndarray) -> np.ndarray:
         """Return the best fraction of each real graph, float64 (G,)."""
-        parts = [
-            self._of_chunk(real_G[start : start + CHUNK], sample_K)
-            for start in range(0, real_G.size, CHUNK)
-        ]
-        return np.concatenate(parts)
-
-    def _of_chunk(self, real_G: np.ndarray, sample_K: np.ndarray) -> np.ndarray:
-        bound_GK = self._bounds(real_G, sample_K)
-        order_GK = np.argsort(-bound_GK, axis=1, kind="stable")[:, :MAX_ALIGNED]
         best_G = np.zeros(real_G.size)
-        for row, real in enumerate(real_G.tolist()):
-            for index in order_GK[row].tolist():
-                if bound_GK[row, index] <= best_G[row]:
-                    break
-                best_G[row] = max(best_G[row], self._aligned(real, int(sample_K[index])))
+        for start in range(0, real_G.size, CHUNK):
+            bound_CK = self._bounds(real_G[start : start + CHUNK], sample_K)
+            order_CK = np.argsort(-bound_CK, axis=1, kind="stable")[:, :MAX_ALIGNED]
+            for row, (bound_K, order_K) in enumerate(zip(bound_CK, order_CK, strict=True), start):
+                for index in order_K.tolist():
+                    if bound_K[index] <= best_G[row]:
+                        break
+                    fraction = self._aligned(int(real_G[row]), int(sample_K[index]))
+                    best_G[row] = max(best_G[row], fraction)
         return best_G
 
     def _bounds(self, real_G: np.ndarray, sample_K: np.ndarray) -> np.ndarray:
@@ -173,40 +167,34 @@ class Inference:
     need: SampleSizeRequirement | None
 
     @classmethod
-    def from_intervals(
+    def from_half_width(
         cls,
         name: str,
         description: str,
         read: tuple[float, float, float],
-        advantage: tuple[float, float],
+        advantage: float,
+        half: float,
         *,
         margin: float,
-        samples: int,
-        held_out: int,
+        roles: Roles,
     ) -> "Inference":
-        """Return the outcome."""
-        value, half = advantage
+        """Return the outcome from ``half``, half the width of the advantage's 95 % interval.
+
+        ``read`` says how well of training graphs, of held-out ones, and by chance.
+        """
+        interval = Interval(advantage - half, advantage + half)
         scale = MARGIN / margin
         verdict = Verdict.from_interval(
-            Interval(CHANCE + scale * (value - half), CHANCE + scale * (value + half))
+            Interval(CHANCE + scale * interval.low, CHANCE + scale * interval.high)
         )
-        allowed = max(abs(value), margin - abs(value))
-        need = SampleSizeRequirement(
-            "held-out graphs", held_out, round_up(held_out * (half / allowed) ** 2)
-        )
-        return cls(
-            name=name,
-            description=description,
-            of_training=read[0],
-            of_held_out=read[1],
-            by_chance=read[2],
-            advantage=value,
-            interval=Interval(value - half, value + half),
-            margin=margin,
-            samples=samples,
-            verdict=verdict,
-            need=need if verdict is Verdict.TOO_FEW else None,
-        )
+        need = None
+        if verdict is Verdict.TOO_FEW:
+            allowed = max(abs(advantage), margin - abs(advantage))
+            held_out = roles.other_H.size
+            count = round_up(held_out * (half / allowed) ** 2)
+            need = SampleSizeRequirement("held-out graphs", held_out, count)
+        samples = roles.sample_K.size
+        return cls(name, description, *read, advantage, interval, margin, samples, verdict, need)
 
     @property
     def leaks(self) -> bool:
@@ -239,23 +227,39 @@ def identified_traits(
     rng = numpy_generator(seed, "identification")
     cut = [np.sort(rng.permutation(part)[:size]) for part in (roles.member_T, roles.other_H)]
     real_S = np.concatenate(cut)
-    is_train_RS = np.stack(
-        [np.arange(2 * size) < size]
-        + [rng.permutation(2 * size) < size for _ in range(RELABELINGS)]
-    )
     to_samples_KS = pool.program_distances(real_S, roles.sample_K).T
-    nearest = [_nearest(to_samples_KS, is_train_S) for is_train_S in is_train_RS]
-    asked_KT = _as_asked(traits, roles)
-    return tuple(
-        _identified(trait, roles, real_S, nearest, asked_KT, len(traits)) for trait in traits
-    )
-
-
-def _nearest(to_samples_KS: np.ndarray, is_train_S: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    train, other = np.flatnonzero(is_train_S), np.flatnonzero(~is_train_S)
-    return train[to_samples_KS[:, train].argmin(axis=1)], other[
-        to_samples_KS[:, other].argmin(axis=1)
+    labels = [np.arange(2 * size) < size]
+    labels += [rng.permutation(2 * size) < size for _ in range(RELABELINGS)]
+    nearest = [
+        real_S[np.flatnonzero(side)[to_samples_KS[:, side].argmin(axis=1)]]
+        for is_train_S in labels
+        for side in (is_train_S, ~is_train_S)
     ]
+    nearest_R2K = np.stack(nearest).reshape(len(labels), 2, -1)
+    asked_KT = _as_asked(traits, roles)
+    # One false alarm in 40 over all traits.
+    quantile = NormalDist().inv_cdf(1 - 0.025 / len(traits)) if traits else 0.0
+    found = []
+    for trait in traits:
+        read_K = trait.code_P[roles.sample_K]
+        right_R2 = (trait.code_P[nearest_R2K] == read_K).mean(axis=2)
+        gain_R = right_R2[:, 0] - right_R2[:, 1]
+        same_KT = read_K[:, None] == trait.code_P[roles.member_T]
+        by_chance = float(((same_KT & asked_KT).sum(axis=1) / asked_KT.sum(axis=1)).mean())
+        # What never happened among so many may still happen in 3 of as many (the rule of three).
+        half = max(quantile * float(np.sqrt(np.mean(gain_R[1:] ** 2))), 3 / min(read_K.size, size))
+        found.append(
+            Inference.from_half_width(
+                f"model:{trait.name}",
+                f"{trait.name} of the nearest job is that of the sample",
+                (float(right_R2[0, 0]), float(right_R2[0, 1]), by_chance),
+                float(gain_R[0]),
+                half,
+                margin=MARGIN,
+                roles=roles,
+            )
+        )
+    return tuple(found)
 
 
 def _as_asked(traits: Sequence[Trait], roles: Roles) -> np.ndarray:
@@ -264,43 +268,8 @@ def _as_asked(traits: Sequence[Trait], roles: Roles) -> np.ndarray:
     for trait in traits:
         asked_K1 = trait.stated_P[roles.sample_K][:, None]
         fits_KT &= (asked_K1 < 0) | (asked_K1 == trait.stated_P[roles.member_T])
-    nothing_K = ~fits_KT.any(axis=1)
-    fits_KT[nothing_K] = True
+    fits_KT[~fits_KT.any(axis=1)] = True
     return fits_KT
-
-
-def _identified(
-    trait: Trait,
-    roles: Roles,
-    real_S: np.ndarray,
-    nearest: Sequence[tuple[np.ndarray, np.ndarray]],
-    asked_KT: np.ndarray,
-    together: int,
-) -> Inference:
-    from scipy.stats import norm
-
-    read_K = trait.code_P[roles.sample_K]
-    code_S = trait.code_P[real_S]
-    right = [
-        ((code_S[train_K] == read_K).mean(), (code_S[other_K] == read_K).mean())
-        for train_K, other_K in nearest
-    ]
-    gain_R = np.array([train - other for train, other in right])
-    same_KT = read_K[:, None] == trait.code_P[roles.member_T]
-    by_chance = float(((same_KT & asked_KT).sum(axis=1) / asked_KT.sum(axis=1)).mean())
-    spread = float(np.sqrt(np.mean(gain_R[1:] ** 2)))
-    half = float(norm.ppf(1 - 0.025 / together)) * spread  # one false alarm in 40 over all traits
-    # What never happened among so many may still happen in 3 of as many (the rule of three).
-    half = max(half, 3 / min(read_K.size, real_S.size // 2))
-    return Inference.from_intervals(
-        f"model:{trait.name}",
-        f"{trait.name} of the nearest job is that of the sample",
-        (float(right[0][0]), float(right[0][1]), by_chance),
-        (float(gain_R[0]), half),
-        margin=MARGIN,
-        samples=read_K.size,
-        held_out=roles.other_H.size,
-    )
 
 
 PROPERTY_RELABELINGS = 1000
@@ -336,27 +305,23 @@ def inferred_properties(
     made_V = x_PV[roles.sample_K].mean(axis=0) - real_V
     differs_V = variance_V > 1e-9
     weight_V = np.where(differs_V, 1 / np.where(differs_V, variance_V, 1), 0)
-    train_RV = _chosen(x_PV, roles, seed) - real_V
+    rng = numpy_generator(seed, "properties")
+    size = roles.member_T.size
+    drawn = (rng.permutation(roles.real_G)[:size] for _ in range(PROPERTY_RELABELINGS))
+    train_RV = np.stack([x_PV[rows].mean(axis=0) for rows in (roles.member_T, *drawn)]) - real_V
     length = float((weight_V * train_RV[0] ** 2).sum())
     if length <= 0:
         return None
     along_R = train_RV @ (weight_V * made_V) / length
-    return Inference.from_intervals(
+    return Inference.from_half_width(
         "properties",
         "frequencies of families, sizes and other traits (1 - mean error)",
         _accuracies(np.concatenate(values, axis=1), values, roles),
-        (float(along_R[0]), NORMAL_95 * float(along_R[1:].std())),
+        float(along_R[0]),
+        NORMAL_95 * float(along_R[1:].std()),
         margin=PROPERTY_MARGIN,
-        samples=roles.sample_K.size,
-        held_out=roles.other_H.size,
+        roles=roles,
     )
-
-
-def _chosen(x_PV: np.ndarray, roles: Roles, seed: int) -> np.ndarray:
-    rng = numpy_generator(seed, "properties")
-    size = roles.member_T.size
-    drawn = (rng.permutation(roles.real_G)[:size] for _ in range(PROPERTY_RELABELINGS))
-    return np.stack([x_PV[rows].mean(axis=0) for rows in (roles.member_T, *drawn)])
 
 
 def _values(code_P: np.ndarray, real_G: np.ndarray) -> np.ndarray:
@@ -462,7 +427,14 @@ def cross_fitted_attacks(
             scored += _scored(attack, fold, fold.pool.roles, run_G.size, seed)
             for roles in fold.pool.roles.honest(seed):
                 posing += _scored(attack, fold, roles, run_G.size, seed)
-    return tuple(_pooled(*parts, run_G, seed) for parts in found.values() if parts[1])
+    what = "half of the graphs of each fold pose as samples"
+    results = []
+    for attack, scored, posing in found.values():
+        result = pooled_attack(attack.name, attack.description, scored, run_G, seed)
+        if result is not None:
+            holdout = pooled_attack(attack.name, what, posing, run_G, seed)
+            results.append(replace(result, holdout=holdout))
+    return tuple(results)
 
 
 def _scored(
@@ -482,20 +454,6 @@ def _scored(
         yield ModelScores(score_G, member_G, shares_reference=len(found) > 1)
 
 
-def _pooled(
-    attack: Attack,
-    scored: Sequence[ModelScores],
-    posing: Sequence[ModelScores],
-    run_G: np.ndarray,
-    seed: int,
-) -> AttackResult:
-    """Return the outcome over all folds, beside that where held-out graphs pose as samples."""
-    found = pooled_attack(attack.name, attack.description, scored, run_G, seed)
-    assert found is not None  # a fold has members and held-out graphs
-    what = "half of the graphs of each fold pose as samples"
-    return replace(found, holdout=pooled_attack(attack.name, what, posing, run_G, seed))
-
-
 def outcome_of(
     attack: Attack,
     folds: Sequence[Scores],
@@ -503,7 +461,10 @@ def outcome_of(
     seed: int,
     fractions: tuple[float, float] | None,
 ) -> tuple[AttackResult, ...]:
-    """Return what scores say, beside the same attack where nothing can leak; nothing of no scores."""
+    """Return what scores say, beside the same attack where nothing can leak.
+
+    There is no outcome without scores. Of samples in ``roles`` the number alone matters.
+    """
     if not folds:
         return ()
     found = attack_by_scores(attack.name, attack.description, folds, seed)

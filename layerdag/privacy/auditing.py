@@ -80,7 +80,7 @@ class AuditTally:
         train, held_out = data.graphs["train"], data.held_out
         self._data, self._count, self._most = data, count, most
         self._structure = StructureTally(GraphStatistics.measure(train, data.schema.sizes()))
-        self._copies = CopyTest.from_sets(train, held_out, data.schema.measured_columns)
+        self._copies = CopyTest(train, held_out, data.schema.measured_columns)
         self._found: list[CopyComparison] = []
         self._hashes: list[str] = []
         self._part = ReservoirSample(count, most)
@@ -114,7 +114,7 @@ class AuditTally:
     @property
     def copies(self) -> CopyCounts:
         """Copies of real graphs whatever their durations, and near copies."""
-        return copy_counts(self._copies, len(self._data.graphs["train"]), self._found)
+        return copy_counts(self._copies, self._found)
 
     @property
     def held(self) -> dict[int, DAG]:

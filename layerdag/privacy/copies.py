@@ -13,10 +13,10 @@ set.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
 from enum import Enum
-from functools import cached_property
+from hashlib import blake2b
 from itertools import islice
 
 import numpy as np
@@ -114,62 +114,43 @@ class CopyComparison(Enum):
     NEAR = "near copy of a real graph"
 
 
-@dataclass(frozen=True, eq=False)
 class CopyTest:
-    """Tells copies and near copies of real graphs.
+    """Finds copies and near copies of real graphs; columns that were measured do not count.
+
+    Without held-out graphs nothing is a near copy.
 
     Attributes:
-        real: Training and held-out graphs, without measured columns.
-        hashes: Hashes of these graphs; to be kept private, like the graphs themselves.
-        measured: Columns of ``x_NA`` that do not count.
+        hashes: Hashes of the real graphs; to be kept private, like the graphs themselves.
         threshold: Weisfeiler-Lehman distance below which a sample is a near copy.
+        copied_real: Fraction of the held-out graphs that are copies of training graphs; None
+            without any.
+
+    Raises:
+        UsageError: If there is no training graph.
     """
 
-    real: tuple[DAG, ...]
-    hashes: frozenset[str]
-    measured: tuple[int, ...]
-    threshold: float
-
-    @classmethod
-    def from_sets(
-        cls, train: Sequence[DAG], held_out: Sequence[DAG], measured: Sequence[int] = ()
-    ) -> "CopyTest":
-        """Calibrate on held-out graphs.
-
-        Raises:
-            UsageError: If there is no training graph.
-        """
+    def __init__(
+        self, train: Sequence[DAG], held_out: Sequence[DAG], measured: Sequence[int] = ()
+    ) -> None:
         require_graphs("Copies", train=train)
-        known = [program_of(dag, measured) for dag in train]
-        others = [program_of(dag, measured) for dag in held_out]
-        hashes = list(graph_hashes((*known, *others), COPY_ROUNDS))
-        return cls(
-            real=(*known, *others),
-            hashes=frozenset(hashes),
-            measured=tuple(measured),
-            threshold=_threshold((*known, *others), hashes, len(known)),
-        )
-
-    @cached_property
-    def _index(self) -> KernelIndex:
-        return KernelIndex.from_dags(self.real)
+        real = [dag.without_columns(measured) for dag in (*train, *held_out)]
+        hashes = list(graph_hashes(real, COPY_ROUNDS))
+        known, others = set(hashes[: len(train)]), hashes[len(train) :]
+        self.hashes = frozenset(hashes)
+        self.copied_real = sum(word in known for word in others) / len(others) if others else None
+        self._measured, self._index = measured, KernelIndex.from_dags(real)
+        self.threshold = _threshold(self._index, real, hashes, len(train))
 
     def resemblances(self, dags: Iterable[DAG]) -> list[CopyComparison]:
-        """Return how each graph of a stream stands to the real ones; memory is bounded."""
+        """Return how each graph of a stream compares with the real ones; memory is bounded."""
         found: list[CopyComparison] = []
         stream = iter(dags)
-        while part := [program_of(dag, self.measured) for dag in islice(stream, CHUNK)]:
+        while part := [dag.without_columns(self._measured) for dag in islice(stream, CHUNK)]:
             nearest_K = self._index.distances(part).min(axis=1)
-            found += [
-                self._resemblance(word, float(distance))
-                for word, distance in zip(graph_hashes(part, COPY_ROUNDS), nearest_K, strict=True)
-            ]
+            for word, nearest in zip(graph_hashes(part, COPY_ROUNDS), nearest_K, strict=True):
+                near = CopyComparison.NEAR if nearest < self.threshold else CopyComparison.NEW
+                found.append(CopyComparison.COPY if word in self.hashes else near)
         return found
-
-    def _resemblance(self, word: str, nearest: float) -> CopyComparison:
-        if word in self.hashes:
-            return CopyComparison.COPY
-        return CopyComparison.NEAR if nearest < self.threshold else CopyComparison.NEW
 
 
 @dataclass(frozen=True)
@@ -198,32 +179,27 @@ def count_copies(
 ) -> CopyCounts:
     """Return how many samples are copies or near copies of training or held-out graphs.
 
-    Raises:
-        UsageError: If there is no training graph or no sample.
-    """
-    test = CopyTest.from_sets(train, held_out, measured)
-    return copy_counts(test, len(train), test.resemblances(generated))
-
-
-def copy_counts(test: CopyTest, trained: int, found: Sequence[CopyComparison]) -> CopyCounts:
-    """Return the same of samples that were looked at already.
+    Of a stream of samples no more than ``CHUNK`` graphs are held.
 
     Raises:
         UsageError: If there is no training graph or no sample.
     """
-    require_graphs("Copies", train=test.real[:trained], generated=found)
-    known = set(graph_hashes(test.real[:trained], COPY_ROUNDS))
-    others = [word in known for word in graph_hashes(test.real[trained:], COPY_ROUNDS)]
+    test = CopyTest(train, held_out, measured)
+    return copy_counts(test, test.resemblances(generated))
+
+
+def copy_counts(test: CopyTest, found: Sequence[CopyComparison]) -> CopyCounts:
+    """Return the same of samples that were compared already.
+
+    Raises:
+        UsageError: If there is no sample.
+    """
+    require_graphs("Copies", train=test.hashes, generated=found)
     return CopyCounts(
         copied=found.count(CopyComparison.COPY) / len(found),
         near=found.count(CopyComparison.NEAR) / len(found),
-        copied_real=sum(others) / len(others) if others else None,
+        copied_real=test.copied_real,
     )
-
-
-def program_of(dag: DAG, measured: Sequence[int] = ()) -> DAG:
-    """Return a graph without its measured columns: what was run, not how long it took."""
-    return dag.without_columns(measured)
 
 
 def tuple_keys(operators: Sequence[str], columns: Sequence[np.ndarray]) -> np.ndarray:
@@ -236,18 +212,13 @@ def tuple_keys(operators: Sequence[str], columns: Sequence[np.ndarray]) -> np.nd
     values_NC = np.nan_to_num(np.stack(columns, axis=1), posinf=0.0, neginf=0.0)
     whole_NC = np.rint(np.clip(values_NC, -9e18, 9e18)).astype(np.int64)
     distinct, position_N = np.unique(np.asarray(operators), return_inverse=True)
-    code_U = np.array([_word_code(word) for word in distinct.tolist()], dtype=np.int64)
+    digests = [blake2b(word.encode(), digest_size=8).digest() for word in distinct.tolist()]
+    code_U = np.array([int.from_bytes(d, "little") >> 1 for d in digests], dtype=np.int64)
     key_N = code_U[position_N]
     for column_N in whole_NC.T:
         key_N = scrambled(key_N ^ scrambled(column_N + 1))
     stated_N = (whole_NC != 0).any(axis=1)
     return np.where(stated_N, key_N.view(np.uint64), np.uint64(0))
-
-
-def _word_code(word: str) -> int:
-    import hashlib
-
-    return int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest(), "little") >> 1
 
 
 def keys_of_one_run(keys: Sequence[np.ndarray], run_of: Sequence[object]) -> np.ndarray:
@@ -265,26 +236,26 @@ def keys_of_one_run(keys: Sequence[np.ndarray], run_of: Sequence[object]) -> np.
     return key_K[(count_K == 1) & (key_K != 0)]
 
 
-def _threshold(real: Sequence[DAG], hashes: Sequence[str], trained: int) -> float:
-    """Return the distance to other real graphs that hardly any held-out graph goes below."""
-    held_out = range(trained, len(real))
-    nearest_H = [nearest for nearest in _nearest(real, hashes, held_out) if np.isfinite(nearest)]
-    if not nearest_H:
-        return 0.0
-    if len(nearest_H) < MIN_CALIBRATED:
-        return float(min(nearest_H))
-    return float(np.quantile(nearest_H, NEAR_QUANTILE))
+def _threshold(
+    index: KernelIndex, real: Sequence[DAG], hashes: Sequence[str], trained: int
+) -> float:
+    """Return the distance to other real graphs that hardly any held-out graph goes below.
 
-
-def _nearest(real: Sequence[DAG], hashes: Sequence[str], rows: range) -> Iterator[float]:
-    """Yield the distance of each of ``rows`` to the nearest other graph; infinite for none."""
+    The training graphs come first. Graphs with equal hashes are repetitions of one and do not
+    count.
+    """
     word_G = np.array(hashes)
-    index = KernelIndex.from_dags(real)
-    for start in range(rows.start, rows.stop, CHUNK):
-        part = range(start, min(start + CHUNK, rows.stop))
-        distance_KG = index.distances([real[i] for i in part])
-        distance_KG[word_G[list(part)][:, None] == word_G] = np.inf
-        yield from distance_KG.min(axis=1).tolist()
+    nearest: list[float] = []
+    for start in range(trained, len(real), CHUNK):
+        part = slice(start, start + CHUNK)
+        distance_KG = index.distances(real[part])
+        distance_KG[word_G[part, None] == word_G] = np.inf
+        nearest += distance_KG.min(axis=1).tolist()
+    nearest_H = np.array(nearest)[np.isfinite(nearest)]
+    if not nearest_H.size:
+        return 0.0
+    few = nearest_H.size < MIN_CALIBRATED
+    return float(nearest_H.min() if few else np.quantile(nearest_H, NEAR_QUANTILE))
 
 
 RELABELINGS = 500
@@ -343,16 +314,8 @@ class DistanceToClosestRecord:
 
     def to_dict(self) -> dict[str, object]:
         """Return the fields as reports save them."""
-        return {
-            "share": self.dcr_share,
-            "interval": self.interval,
-            "median_to_train": self.median_to_train,
-            "median_to_held_out": self.median_to_held_out,
-            "compared": self.compared,
-            "samples": self.samples,
-            "verdict": self.verdict,
-            "need": self.need,
-        }
+        found = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {"share": found.pop("dcr_share"), **found}
 
     def in_words(self) -> str:
         """Return the verdict as a clause."""
@@ -393,6 +356,7 @@ def novelty_of_hashes(
     known = set(graph_hashes(train))
     valid = np.ones(len(hashes), dtype=bool) if valid_B is None else valid_B
     novel = np.array([word not in known for word in hashes])
+    real = [word in known for word in graph_hashes(held_out)]
     first = np.zeros(len(hashes), dtype=bool)
     first[np.unique(hashes, return_index=True)[1]] = True
     return Novelty(
@@ -402,7 +366,7 @@ def novelty_of_hashes(
         novel=float(novel.mean()),
         vun=float((valid & novel & first).mean()),
         copied=float(1 - novel.mean()),
-        copied_real=_fraction_known(known, held_out),
+        copied_real=float(np.mean(real)) if real else None,
     )
 
 
@@ -451,8 +415,13 @@ class CloserToTrainingTally:
     def add(self, to_train_KT: np.ndarray, to_held_KH: np.ndarray) -> None:
         """Count samples by their distances to all training and to all held-out graphs."""
         to_train_KS, to_held_KS = to_train_KT[:, self._train_S], to_held_KH[:, self._held_S]
-        near_KG = _nearest_distances(np.concatenate([to_train_KS, to_held_KS], axis=1))
-        self._nearer_R += _nearer_to_train(near_KG, self._is_train_GR)
+        distance_KG = np.concatenate([to_train_KS, to_held_KS], axis=1)
+        least_K1 = distance_KG.min(axis=1, keepdims=True)
+        near_KG = np.isclose(distance_KG, least_K1, atol=1e-9).astype(float)
+        of_train_KR = near_KG @ self._is_train_GR > 0
+        of_rest_KR = near_KG @ ~self._is_train_GR > 0
+        # A sample whose nearest graphs are of both kinds counts half.
+        self._nearer_R += np.where(of_rest_KR, 0.5 * of_train_KR, of_train_KR).sum(axis=0)
         self._nearest.append(np.stack([to_train_KS.min(axis=1), to_held_KS.min(axis=1)]))
 
     def result(self) -> DistanceToClosestRecord:
@@ -478,22 +447,6 @@ class CloserToTrainingTally:
         )
 
 
-def _nearest_distances(distance_KG: np.ndarray) -> np.ndarray:
-    least_K1 = distance_KG.min(axis=1, keepdims=True)
-    return np.isclose(distance_KG, least_K1, atol=1e-9).astype(float)
-
-
-def _nearer_to_train(near_KG: np.ndarray, is_train_GR: np.ndarray) -> np.ndarray:
-    """Return how many generated graphs are nearer to training, for R ways to call graphs so.
-
-    A generated graph whose nearest graphs are of both kinds counts half.
-    """
-    of_train_KR = near_KG @ is_train_GR > 0
-    of_rest_KR = near_KG @ ~is_train_GR > 0
-    count_R: np.ndarray = np.where(of_rest_KR, 0.5 * of_train_KR, of_train_KR).sum(axis=0)
-    return count_R
-
-
 def _need(fraction: float, spread: float, samples: int, compared: int) -> SampleSizeRequirement:
     """Return which graphs are too few, and about how many are needed.
 
@@ -509,8 +462,3 @@ def _need(fraction: float, spread: float, samples: int, compared: int) -> Sample
         )
     left = max(allowed - 1 / samples, allowed / 2)
     return SampleSizeRequirement("held-out graphs", compared, round_up(compared * crowding / left))
-
-
-def _fraction_known(known: set[str], dags: Sequence[DAG]) -> float | None:
-    """Return the share of graphs whose hash is known; None for no graph."""
-    return float(np.mean([word in known for word in graph_hashes(dags)])) if dags else None

@@ -17,7 +17,7 @@ from layerdag.dag.graph_set import GraphSet
 from layerdag.errors import GraphError
 from layerdag.graph.attributed_graph import SIZE_CONDITIONS
 from layerdag.graph.topology import neighborhood_colors
-from layerdag.privacy.copies import KernelIndex, kernel_distances, program_of
+from layerdag.privacy.copies import KernelIndex, kernel_distances
 from layerdag.privacy.membership import Scores
 from layerdag.runtime.rng import derive_seed, numpy_generator
 
@@ -185,7 +185,7 @@ class AttackPool:
         self.dags = (*train, *held_out, *generated)
         self.measured = tuple(measured)
         self.numeric = tuple(numeric)
-        self.programs = tuple(program_of(dag, measured) for dag in _layered(self.dags))
+        self.programs = tuple(dag.without_columns(measured) for dag in _layered(self.dags))
         number_P = np.arange(len(self.dags))
         split = len(train), len(train) + len(held_out)
         hashes = list(graph_hashes(self.programs[slice(*split)]))
@@ -239,7 +239,7 @@ class AttackPool:
 
     def further_samples(self, dags: Sequence[DAG]) -> "SamplePart":
         """Return graphs that are not in the pool as attacks see samples."""
-        programs = [program_of(dag, self.measured) for dag in _layered(dags)]
+        programs = [dag.without_columns(self.measured) for dag in _layered(dags)]
         distance_KG = self._index.distances(dags)
         program_KG = self._program_index.distances(programs) if self.measured else distance_KG
         return SamplePart(distance_KG, program_KG, motifs_of(GraphSet.from_dags(programs)))

@@ -17,7 +17,6 @@ from layerdag.errors import CheckpointError, ConfigError, UsageError
 from layerdag.graph.attributed_graph import Split
 from layerdag.models.base import DAGModel
 from layerdag.models.spec import ModelSpec
-from layerdag.privacy.copies import program_of
 from layerdag.privacy.likelihood_ratio import (
     ModelScores,
     ShadowLosses,
@@ -368,7 +367,7 @@ class ShadowPool:
     def run_G(self) -> np.ndarray:
         """The run of each graph; programs with the same operators, edges and sizes are one."""
         measured = self.data.schema.measured_columns
-        keys = [graph_hash(program_of(dag, measured)) for dag in self.graphs]
+        keys = [graph_hash(dag.without_columns(measured)) for dag in self.graphs]
         _, run_G = np.unique(np.array(keys, dtype=object).astype(str), return_inverse=True)
         return run_G
 

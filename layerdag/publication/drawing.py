@@ -185,7 +185,7 @@ class ReleaseFilter:
         """Prepare all tests on the real graphs."""
         return cls(
             data,
-            CopyTest.from_sets(data.graphs["train"], data.held_out, data.schema.measured_columns),
+            CopyTest(data.graphs["train"], data.held_out, data.schema.measured_columns),
             keys_of_one_run([keys_of(graph) for graph in jobs.graphs], jobs.runs),
             GraphStatistics.measure(data.graphs["train"], data.schema.sizes()),
         )

@@ -10,7 +10,7 @@ import numpy as np
 from layerdag.dag.dag import DAG
 from layerdag.evaluation.similarity import MIN_COMPARED, DepthSimilarity, QualityReport
 from layerdag.evaluation.validity import StructureReport
-from layerdag.privacy.copies import Novelty, kernel_distances, program_of
+from layerdag.privacy.copies import Novelty, kernel_distances
 from layerdag.privacy.membership import AttackResult
 from layerdag.privacy.sample_leaks import SampleLeaks
 from layerdag.statistics import Verdict
@@ -283,8 +283,8 @@ def nearest_real(
     for name, _ in counts.most_common(most):
         rows = sorted(made_of[name], key=lambda row: (samples[row].num_nodes, row))
         row = rows[len(rows) // 2]
-        programs = [program_of(real[i], measured) for i in real_of[name]]
-        to_real_R = kernel_distances([program_of(samples[row], measured)], programs)[0]
+        programs = [real[i].without_columns(measured) for i in real_of[name]]
+        to_real_R = kernel_distances([samples[row].without_columns(measured)], programs)[0]
         nearest = int(to_real_R.argmin())
         found.append(
             NearestReal(

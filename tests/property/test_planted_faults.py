@@ -93,5 +93,5 @@ def test_a_memorizer_is_caught_and_a_holdout_is_not(drawn):
 def test_training_graphs_measured_again_are_copies(drawn):
     fault = declared.faults_for(SCHEMA)["memorizer_retimed"]
     dags = fault(drawn, 0.2, np.random.default_rng(6))
-    found = CopyTest.from_sets(drawn.train, drawn.held_out, [DURATION]).resemblances(dags)
+    found = CopyTest(drawn.train, drawn.held_out, [DURATION]).resemblances(dags)
     assert found.count(CopyComparison.COPY) == round(0.2 * COUNT)

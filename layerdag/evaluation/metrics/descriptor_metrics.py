@@ -90,7 +90,7 @@ def _blocks(rows: int, columns: int) -> Iterator[tuple[int, int]]:
 
 
 def neighbor_distances(x_XF: np.ndarray, neighbor: int) -> np.ndarray:
-    """Return the distance of each vector to its nearest (1), second (2), ... neighbor, shape (X,)."""
+    """Return the distance of each vector to its nearest (1), second, ... neighbor, shape (X,)."""
     lost = _lost(x_XF, x_XF)
     found = []
     for first, last, d2_XY in squared_distances(x_XF, x_XF):

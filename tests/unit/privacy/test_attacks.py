@@ -25,7 +25,7 @@ from layerdag.privacy.attacks import (
     significant_after_correction,
 )
 from layerdag.privacy.membership import AttackResult
-from layerdag.privacy.membership_attacks import AttackPool, traits_of
+from layerdag.privacy.membership_attacks import AttackPool, Roles, traits_of
 from layerdag.statistics import Interval, Verdict
 
 
@@ -173,8 +173,9 @@ def test_no_properties_of_too_few_graphs():
 
 
 def outcome(value: float, half: float) -> Inference:
-    return Inference.from_intervals(
-        "properties", "it", (0.9, 0.8, 0.5), (value, half), margin=0.5, samples=9, held_out=20
+    roles = Roles(np.arange(30), np.arange(20), np.arange(9))
+    return Inference.from_half_width(
+        "properties", "it", (0.9, 0.8, 0.5), value, half, margin=0.5, roles=roles
     )
 
 

@@ -20,7 +20,6 @@ from layerdag.privacy.copies import (
     keys_of_one_run,
     nearness_by_distance,
     novelty,
-    program_of,
     tuple_keys,
 )
 from layerdag.statistics import Interval, Verdict
@@ -42,17 +41,17 @@ def with_column(dag: DAG, column: int, values: int) -> DAG:
 
 def test_a_copy_is_found_whatever_its_measured_column_says():
     train, held_out = dags(6), dags(6, 100)
-    test = CopyTest.from_sets(train, held_out, measured=(1,))
+    test = CopyTest(train, held_out, measured=(1,))
     copy = with_column(train[2], 1, 7)
     order = torch.randperm(copy.num_nodes, generator=torch.Generator().manual_seed(0))
     assert test.resemblances([copy, copy.permuted(order)]) == [CopyComparison.COPY] * 2
     assert test.resemblances([held_out[0]]) == [CopyComparison.COPY]
-    assert CopyTest.from_sets(train, held_out).resemblances([copy]) != [CopyComparison.COPY]
+    assert CopyTest(train, held_out).resemblances([copy]) != [CopyComparison.COPY]
 
 
 def test_a_graph_that_differs_in_one_node_is_near_and_a_strange_one_is_new():
     train = dags(8)
-    test = CopyTest.from_sets(train, dags(30, 100))
+    test = CopyTest(train, dags(30, 100))
     x_NA = train[0].x_NA.clone()
     x_NA[-1, 0] = (x_NA[-1, 0] + 1) % 5
     assert test.resemblances([train[0].with_columns(x_NA)]) == [CopyComparison.NEAR]
@@ -62,14 +61,14 @@ def test_a_graph_that_differs_in_one_node_is_near_and_a_strange_one_is_new():
 
 
 def test_without_held_out_graphs_nothing_is_near():
-    test = CopyTest.from_sets(dags(3), [])
+    test = CopyTest(dags(3), [])
     assert test.threshold == 0
     assert test.resemblances(dags(3, 50)) == [CopyComparison.NEW] * 3
 
 
 def test_repeated_programs_do_not_pull_the_threshold_to_zero():
     train = dags(5)
-    assert CopyTest.from_sets(train, [*train[:3], *dags(5, 100)]).threshold > 0
+    assert CopyTest(train, [*train[:3], *dags(5, 100)]).threshold > 0
 
 
 def test_copies_are_counted_in_a_stream(monkeypatch):
@@ -86,7 +85,7 @@ def test_copies_are_counted_in_a_stream(monkeypatch):
 
 def test_the_program_of_a_graph_has_no_measured_column_and_keeps_the_rest():
     [dag] = dags(1)
-    bare = program_of(dag, (1,))
+    bare = dag.without_columns((1,))
     assert (bare.x_NA[:, 1] == 0).all()
     assert (bare.x_NA[:, 0] == dag.x_NA[:, 0]).all()
     assert (dag.x_NA[:, 1] != 0).any()
