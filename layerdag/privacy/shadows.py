@@ -4,7 +4,7 @@ import contextlib
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,6 @@ from layerdag.graph.attributed_graph import Split
 from layerdag.models.base import DAGModel
 from layerdag.models.spec import ModelSpec
 from layerdag.privacy.likelihood_ratio import (
-    ModelScores,
     ShadowLosses,
     balanced_members,
     likelihood_ratio_attacks,
@@ -80,16 +79,28 @@ def kept_models(
     count: int,
     size: int,
     trained: Callable[[int, Path], ShadowModel],
-    tell: Callable[[int, ShadowModel], None] = lambda *_: None,
+    report: Callable[[int, ShadowModel], None] = lambda *_: None,
 ) -> list[ShadowModel]:
-    """Return shadow models from their files, and train those that have none."""
+    """Return shadow models of ``size`` scored graphs from their files; train those without one.
+
+    ``trained`` takes the number of a model and a folder for it, which is removed afterwards, so
+    that no weights of shadow models are kept.
+    """
     models = []
     for shadow in track(range(count), "training shadow models", count):
         file = folder / f"{shadow:05d}.npz"
         model = _read(file, size)
         if model is None:
-            model = _trained(file, shadow, trained)
-        tell(shadow, model)
+            path = file.with_suffix(".run")
+            shutil.rmtree(path, ignore_errors=True)
+            try:
+                model = trained(shadow, path)
+            finally:
+                shutil.rmtree(path, ignore_errors=True)
+            facts = np.array([model.steps, model.seconds])
+            with atomic_path(file) as draft, draft.open("wb") as stream:
+                np.savez(stream, allow_pickle=False, loss=model.loss_K, facts=facts)
+        report(shadow, model)
         models.append(model)
     return models
 
@@ -110,19 +121,6 @@ def _read(file: Path, size: int) -> ShadowModel | None:
     return None
 
 
-def _trained(file: Path, shadow: int, train: Callable[[int, Path], ShadowModel]) -> ShadowModel:
-    path = file.with_suffix(".run")
-    shutil.rmtree(path, ignore_errors=True)
-    try:
-        model = train(shadow, path)
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
-    facts = np.array([model.steps, model.seconds])
-    with atomic_path(file) as draft, draft.open("wb") as stream:
-        np.savez(stream, allow_pickle=False, loss=model.loss_K, facts=facts)
-    return model
-
-
 @contextlib.contextmanager
 def shadow_lock(path: Path, target: Mapping[str, object]) -> Iterator[Path]:
     """Hold a folder of losses for this process; those of another audit in it are discarded.
@@ -133,16 +131,13 @@ def shadow_lock(path: Path, target: Mapping[str, object]) -> Iterator[Path]:
     wanted = json.dumps(dict(target), indent=1) + "\n"
     with file_lock(path.with_name(f".{path.name}.lock"), guarded=path):
         require_replaceable(path, _SHADOWS, overwrite=True)
-        if not path.is_dir() or _noted(path) != wanted:
+        noted = path / TARGET
+        found = noted.read_text(encoding="utf-8", errors="replace") if noted.is_file() else ""
+        if found != wanted:
             with atomic_folder(path, _SHADOWS, overwrite=True) as draft:
                 (draft / TARGET).write_text(wanted)
                 (draft / _READ_ME).write_text(_WARNING)
         yield path
-
-
-def _noted(folder: Path) -> str:
-    file = folder / TARGET
-    return file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
 
 
 def _doubt(folder: Path) -> str:
@@ -350,11 +345,10 @@ class ShadowPool:
         counts = len(data.members), len(data.held_out)
         scored = [np.sort(rng.permutation(count)[:MAX_SCORED]) for count in counts]
         pool = cls(data, np.concatenate([scored[0], counts[0] + scored[1]]))
-        runs = int(pool.run_G.max(initial=-1)) + 1
-        if runs < MIN_RUNS or not all(counts):
+        if pool.runs < MIN_RUNS or not all(counts):
             raise UsageError(
                 f"Shadow models need at least {MIN_RUNS} distinct training and held-out graphs, "
-                f"of both kinds, found {runs}; leave --shadows out, or give more."
+                f"of both kinds, found {pool.runs}; leave --shadows out, or give more."
             )
         return pool
 
@@ -372,9 +366,9 @@ class ShadowPool:
         return run_G
 
     @property
-    def scored_members(self) -> int:
-        """Number of scored training graphs."""
-        return int((self.scored < len(self.data.members)).sum())
+    def runs(self) -> int:
+        """Number of distinct runs."""
+        return int(self.run_G.max(initial=-1)) + 1
 
     def losses_under(self, model: DAGModel) -> np.ndarray:
         """Return nats per node of the scored graphs; NaN where the model gives one no chance."""
@@ -414,72 +408,49 @@ def shadow_models(
         UsageError: If the folder holds something else.
         TrainingError: If training diverged.
     """
-    runs = int(pool.run_G.max()) + 1
     rng = numpy_generator(settings.seed, "members of shadows")
-    member_SG = balanced_members(settings.count, runs, rng)[:, pool.run_G]
+    member_SG = balanced_members(settings.count, pool.runs, rng)[:, pool.run_G]
     planned = recipe.settings_for(pool.half(member_SG[0]), 0, None, None)[1]
 
     def trained(shadow: int, folder: Path) -> ShadowModel:
-        return _train_shadow(pool, recipe, settings, member_SG[shadow], shadow, folder)
+        data = pool.half(member_SG[shadow])
+        seed = derive_seed(settings.seed, "shadow model", str(shadow)) % 2**31
+        spec, start = recipe.start_for(data)
+        plan, _ = recipe.settings_for(data, seed, settings.steps, settings.seconds)
+        result = train(assemble(data, folder, spec, start=start), plan)
+        if not result.is_finished:
+            raise KeyboardInterrupt(
+                f"shadow model {shadow + 1} was stopped; the same command goes on from there."
+            )
+        loss_K = pool.losses_under(load_checkpoint(result.best).model)
+        return ShadowModel(loss_K, result.step, result.seconds)
 
-    def told(shadow: int, model: ShadowModel) -> None:
-        tell(_line(shadow, settings.count, model, member_SG[shadow][pool.scored]))
+    def report(shadow: int, model: ShadowModel) -> None:
+        means = []
+        member_K = member_SG[shadow][pool.scored]
+        for which in (member_K, ~member_K):
+            known_K = model.loss_K[which & ~np.isnan(model.loss_K)]
+            means.append(f"{known_K.mean():.2f}" if known_K.size else "no")
+        tell(
+            f"shadow model {shadow + 1} of {settings.count}: {model.steps:,} steps, "
+            f"{model.seconds:.0f} s, {means[0]} nats per node on its own graphs, {means[1]} on the "
+            "others"
+        )
 
-    with tempfile.TemporaryDirectory(prefix="layerdag-") as nowhere:
-        place = settings.folder or Path(nowhere) / "shadows"
-        with shadow_lock(place, _target(checkpoint, pool, settings)) as folder:
-            size = len(pool.scored)
-            models = kept_models(folder, settings.count, size, trained, told)
-    return models, member_SG, planned
-
-
-def _target(
-    checkpoint: LoadedCheckpoint, pool: ShadowPool, settings: ShadowSettings
-) -> dict[str, object]:
-    held = "".join(graph_hash(dag) for dag in pool.data.held_out)
-    return {
+    held_out = "".join(graph_hash(dag) for dag in pool.data.held_out)
+    target = {
         "weights": checkpoint_fingerprint(checkpoint.path),
-        "graphs": f"{pool.data.fingerprint}-{derive_seed(0, held):016x}",
+        "graphs": f"{pool.data.fingerprint}-{derive_seed(0, held_out):016x}",
         "shadows": settings.count,
         "steps": settings.steps,
         "seconds": settings.seconds,
         "seed": settings.seed,
     }
-
-
-def _train_shadow(
-    pool: ShadowPool,
-    recipe: Recipe,
-    settings: ShadowSettings,
-    member_G: np.ndarray,
-    shadow: int,
-    folder: Path,
-) -> ShadowModel:
-    data = pool.half(member_G)
-    seed = derive_seed(settings.seed, "shadow model", str(shadow)) % 2**31
-    spec, start = recipe.start_for(data)
-    plan, _ = recipe.settings_for(data, seed, settings.steps, settings.seconds)
-    run = assemble(data, folder, spec, start=start)
-    result = train(run, plan)
-    if not result.is_finished:
-        raise KeyboardInterrupt(
-            f"shadow model {shadow + 1} was stopped; the same command goes on from there."
-        )
-    loss_K = pool.losses_under(load_checkpoint(result.best).model)
-    return ShadowModel(loss_K, result.step, result.seconds)
-
-
-def _line(shadow: int, count: int, model: ShadowModel, member_K: np.ndarray) -> str:
-    own, other = (_mean(model.loss_K[which]) for which in (member_K, ~member_K))
-    return (
-        f"shadow model {shadow + 1} of {count}: {model.steps:,} steps, {model.seconds:.0f} s, "
-        f"{own} nats per node on its own graphs, {other} on the others"
-    )
-
-
-def _mean(loss_K: np.ndarray) -> str:
-    known_K = loss_K[~np.isnan(loss_K)]
-    return f"{known_K.mean():.2f}" if known_K.size else "no"
+    with tempfile.TemporaryDirectory(prefix="layerdag-") as temporary:
+        place = settings.folder or Path(temporary) / "shadows"
+        with shadow_lock(place, target) as folder:
+            models = kept_models(folder, settings.count, len(pool.scored), trained, report)
+    return models, member_SG, planned
 
 
 @dataclass(frozen=True, eq=False)
@@ -542,52 +513,28 @@ def shadow_attacks(
     recipe = recipe_of(checkpoint, data, settings.init)
     models, member_SG, planned = shadow_models(checkpoint, pool, recipe, settings, tell)
     shadows = ShadowLosses(np.stack([model.loss_K for model in models]), member_SG[:, pool.scored])
-    members, run_K, seed = pool.scored_members, pool.run_G[pool.scored], settings.seed
-    loss_K = pool.losses_under(checkpoint.model)
+    members = int((pool.scored < len(data.members)).sum())
+    run_K, seed, count = pool.run_G[pool.scored], settings.seed, len(models)
     targets = shadows_as_targets(shadows)
-    found = tuple(
-        replace(attack, holdout=_honest(attack, targets[attack.name], members, run_K, seed))
-        for attack in likelihood_ratio_attacks(loss_K, shadows, members, seed)
-    )
-    pooled = (
-        pooled_attack(
-            name,
-            f"each of {len(models)} shadow models as the target of the others",
-            scores,
-            run_K,
-            seed,
-        )
-        for name, scores in targets.items()
-    )
-    report = _report(models, member_SG, pool, recipe, planned)
-    return found, replace(report, as_targets=tuple(each for each in pooled if each is not None))
-
-
-def _honest(
-    attack: AttackResult, models: Sequence[ModelScores], members: int, run_K: np.ndarray, seed: int
-) -> AttackResult | None:
-    """Return an attack where nothing can leak."""
-    what = f"graphs that {len(models)} shadow models left out, each model as the target"
-    left_out = scores_as_members(models, members)
-    return pooled_attack(attack.name, what, left_out, run_K, seed)
-
-
-def _report(
-    models: Sequence[ShadowModel],
-    member_SG: np.ndarray,
-    pool: ShadowPool,
-    recipe: Recipe,
-    planned: int,
-) -> ShadowReport:
-    further = len(pool.data.graphs["train"]) - len(pool.data.members)
-    return ShadowReport(
-        models=len(models),
+    left_out = f"graphs that {count} shadow models left out, each model as the target"
+    found = []
+    for attack in likelihood_ratio_attacks(
+        pool.losses_under(checkpoint.model), shadows, members, seed
+    ):
+        scores = scores_as_members(targets[attack.name], members)
+        holdout = pooled_attack(attack.name, left_out, scores, run_K, seed)
+        found.append(replace(attack, holdout=holdout))
+    each = f"each of {count} shadow models as the target of the others"
+    pooled = [pooled_attack(name, each, scores, run_K, seed) for name, scores in targets.items()]
+    further = len(data.graphs["train"]) - len(data.members)
+    return tuple(found), ShadowReport(
+        models=count,
         graphs=further + int(np.median(member_SG.sum(axis=1))),
-        runs=int(pool.run_G.max()) + 1,
+        runs=pool.runs,
         start="random weights" if recipe.init is None else "the checkpoint's own start",
         is_recorded=recipe.is_recorded,
         steps=int(np.median([model.steps for model in models])),
         planned_steps=planned,
         seconds=sum(model.seconds for model in models),
-        as_targets=(),
+        as_targets=tuple(one for one in pooled if one is not None),
     )
