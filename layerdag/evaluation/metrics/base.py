@@ -31,10 +31,6 @@ from layerdag.schema.attributes import CategoryAttribute, NumericAttribute
 from layerdag.schema.schema import GraphSchema
 from layerdag.statistics import Interval, bootstrap_weights
 
-_PAIR_BITS = 31
-"""Two codes below 2**31 in one number: the first one's bits lie above those of the second."""
-_MAX_TABLE = 1 << 22
-
 
 @dataclass(frozen=True, eq=False)
 class Histograms:
@@ -64,60 +60,17 @@ def aligned_histograms(
     values: list[np.ndarray], graphs: list[np.ndarray], sizes: list[int]
 ) -> list[Histograms]:
     """Return one Histograms for each set of graphs, all on the union of their values."""
-    support_K, codes = distinct(values)
+    support_K, code = np.unique(np.concatenate(values), return_inverse=True)
+    codes = np.split(code.ravel(), np.cumsum([value.size for value in values])[:-1])
     return [
         Histograms(support_K, _counts(code, graph, size, support_K.size))
         for code, graph, size in zip(codes, graphs, sizes, strict=True)
     ]
 
 
-def distinct(values: Sequence[np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Return the distinct values of all arrays, ascending, and the place of each item among them.
-
-    ``np.unique`` sorts all items; whole numbers that lie close together, and pairs of these, are
-    found in a table instead, in the time that it takes to read them.
-    """
-    keys = _small_keys(values)
-    if keys is None:
-        support_K, place = np.unique(np.concatenate(values), return_inverse=True)
-        return support_K, np.split(place.ravel(), np.cumsum([v.size for v in values])[:-1])
-    occurs = np.zeros(1 + max(int(key.max()) for key in keys), dtype=bool)
-    for key in keys:
-        occurs[key] = True
-    known = np.flatnonzero(occurs)
-    place_of_key = np.zeros(occurs.size, dtype=np.int64)
-    place_of_key[known] = np.arange(known.size)
-    codes = [place_of_key[key] for key in keys]
-    support_K = np.zeros(known.size, dtype=np.result_type(*values))
-    for code, value in zip(codes, values, strict=True):
-        support_K[code] = value
-    return support_K, codes
-
-
-def _small_keys(values: Sequence[np.ndarray]) -> list[np.ndarray] | None:
-    """Return whole numbers from 0 that are in the order of the values; None if they get large."""
-    if not all(np.issubdtype(value.dtype, np.integer) and value.size for value in values):
-        return None
-    low, high = min(int(v.min()) for v in values), max(int(v.max()) for v in values)
-    if high - low < _MAX_TABLE:
-        return [value - low for value in values]
-    if low < 0:
-        return None
-    seconds = [value & ((1 << _PAIR_BITS) - 1) for value in values]
-    width = 1 + max(int(second.max()) for second in seconds)
-    if ((high >> _PAIR_BITS) + 1) * width > _MAX_TABLE:
-        return None
-    return [
-        (value >> _PAIR_BITS) * width + second
-        for value, second in zip(values, seconds, strict=True)
-    ]
-
-
 def _counts(code: np.ndarray, graph: np.ndarray, graphs: int, kinds: int) -> sparse.csr_array:
-    if graphs * kinds <= code.size:
-        counts = np.bincount(graph * kinds + code, minlength=graphs * kinds).astype(np.float64)
-        return sparse.csr_array(counts.reshape(graphs, kinds))
-    return sparse.coo_array((np.ones(code.size), (graph, code)), shape=(graphs, kinds)).tocsr()
+    ones = np.ones(code.size)
+    return sparse.coo_array((ones, (graph, code)), shape=(graphs, kinds)).tocsr()
 
 
 def wasserstein_1(p_RK: np.ndarray, q_RK: np.ndarray, support_K: np.ndarray) -> np.ndarray:
@@ -390,6 +343,16 @@ class SimilarityRow:
         )
 
     @classmethod
+    def of_bootstraps(cls, metric: Metric, generated: Draws, reference: Draws) -> "SimilarityRow":
+        """Return a row of figures, each followed by its bootstrap draws, without a ratio."""
+        found = []
+        for draws_R, breakdown in (generated, reference):
+            value = float(draws_R[0])
+            interval = Interval.around(value, draws_R[1:], metric.lower, metric.upper)
+            found.append(MetricResult(metric, value, interval, breakdown))
+        return cls(found[0], found[1], None, None)
+
+    @classmethod
     def of_graph_means(
         cls, metric: Metric, comparison: Comparison, generated_B: np.ndarray, real_B: np.ndarray
     ) -> "SimilarityRow":
@@ -528,11 +491,18 @@ def graph_metric(
     return registered
 
 
-def fraction_of_nodes(flag_N: np.ndarray, graphs: GraphSet) -> np.ndarray:
-    """Return the fraction of the nodes of each graph that have a flag; NaN without nodes."""
-    count_B = np.bincount(graphs.graph_N, weights=flag_N, minlength=graphs.num_graphs)
+def fraction_by_graph(
+    flag_I: np.ndarray, graph_I: np.ndarray, graphs: GraphSet, among_I: np.ndarray | None = None
+) -> np.ndarray:
+    """Return the fraction of the items of each graph that have a flag, (B,); NaN without items.
+
+    Items are nodes, for example; ``among_I`` leaves some out.
+    """
+    if among_I is not None:
+        flag_I, graph_I = flag_I[among_I], graph_I[among_I]
+    count_B = np.bincount(graph_I, weights=flag_I, minlength=graphs.num_graphs)
     with np.errstate(invalid="ignore"):
-        fraction_B: np.ndarray = count_B / graphs.nodes_B
+        fraction_B: np.ndarray = count_B / np.bincount(graph_I, minlength=graphs.num_graphs)
     return fraction_B
 
 

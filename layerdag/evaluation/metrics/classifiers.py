@@ -29,10 +29,11 @@ import numpy as np
 
 from layerdag.dag.graph_set import GraphSet
 from layerdag.errors import DataError
-from layerdag.evaluation.metrics.base import Comparison, Goal, Metric, MetricResult, SimilarityRow
+from layerdag.evaluation.metrics.base import Comparison, Draws, Goal, Metric, SimilarityRow
+from layerdag.evaluation.metrics.descriptor_metrics import edge_pairs
 from layerdag.evaluation.metrics.kernels import KERNEL_METRICS
 from layerdag.runtime.rng import derive_seed, numpy_generator
-from layerdag.statistics import Interval, bootstrap_weights
+from layerdag.statistics import bootstrap_weights
 
 MIN_GRAPHS = 8
 MAX_PAIRS = 512
@@ -54,15 +55,11 @@ class ClassifierBound(Metric):
         vectors = {kernel.name: comparison.once(kernel.vectors) for kernel in KERNEL_METRICS}
         vectors["edge_bigrams"] = connected_pairs(comparison.sets)
         train, test, generated = ({name: v[i] for name, v in vectors.items()} for i in range(3))
-        results = []
-        for other in (generated, train):
-            bound = classifier_bound(
-                test, other, seed=comparison.seed, replicates=comparison.replicates
-            )
-            value = float(bound.draws_R[0])
-            spread = Interval.around(value, bound.draws_R[1:], self.lower, self.upper)
-            results.append(MetricResult(self, value, spread, bound.by_descriptor))
-        return SimilarityRow(results[0], results[1], None, None)
+        found = [
+            classifier_bound(test, other, seed=comparison.seed, replicates=comparison.replicates)
+            for other in (generated, train)
+        ]
+        return SimilarityRow.of_bootstraps(self, *found)
 
 
 def connected_pairs(sets: Sequence[GraphSet]) -> list[np.ndarray]:
@@ -74,7 +71,7 @@ def connected_pairs(sets: Sequence[GraphSet]) -> list[np.ndarray]:
     Returns:
         Float64 arrays of shape (B, pairs + 1), zeros for a graph without edges.
     """
-    pairs = [_pair_codes(graphs) for graphs in sets]
+    pairs = [edge_pairs(graphs) for graphs in sets]
     known, count = np.unique(np.concatenate(pairs[:2]), return_counts=True)
     known = np.sort(known[np.argsort(-count, kind="stable")[:MAX_PAIRS]])
     found = []
@@ -89,33 +86,17 @@ def connected_pairs(sets: Sequence[GraphSet]) -> list[np.ndarray]:
     return found
 
 
-def _pair_codes(graphs: GraphSet) -> np.ndarray:
-    source_E, target_E = graphs.x_NA[:, 0].astype(np.int64)[graphs.edge_index_2E]
-    pair_E: np.ndarray = (source_E << 31) | target_E
-    return pair_E
-
-
-@dataclass(frozen=True, eq=False)
-class Bound:
-    """The bound of one pair of sets.
-
-    Attributes:
-        draws_R: The bound, then its bootstrap draws over the second half.
-        by_descriptor: The bound by each descriptor alone; the chosen one gives the bound.
-    """
-
-    draws_R: np.ndarray
-    by_descriptor: Mapping[str, float]
-
-
 def classifier_bound(
     real: Mapping[str, np.ndarray],
     other: Mapping[str, np.ndarray],
     *,
     seed: int,
     replicates: int,
-) -> Bound:
+) -> Draws:
     """Return the bound for two sets of graphs, given as vectors (B, F) by descriptor.
+
+    The draws resample the second half. The breakdown has the bound by each descriptor alone; that
+    of the chosen one is the bound.
 
     Raises:
         DataError: If a set has fewer than ``MIN_GRAPHS`` graphs.
@@ -142,7 +123,7 @@ def classifier_bound(
     draws = [_distance(*bits[best])]
     for _ in range(replicates):
         draws.append(_distance(*(rng.choice(side, side.size) for side in bits[best])))
-    return Bound(np.array(draws), {name: _distance(*both) for name, both in bits.items()})
+    return np.array(draws), {name: _distance(*both) for name, both in bits.items()}
 
 
 def _classifier() -> Any:
@@ -211,13 +192,11 @@ class NodeClassifier(Metric):
         train, test, generated = (
             _rows(graphs, ordered, comparison.seed) for graphs in comparison.sets
         )
-        results = []
-        for other in (generated, train):
-            area_R = _areas(other, test, comparison.seed, comparison.replicates)
-            value = float(area_R[0])
-            spread = Interval.around(value, area_R[1:], self.lower, self.upper)
-            results.append(MetricResult(self, value, spread))
-        return SimilarityRow(results[0], results[1], None, None)
+        found = [
+            _areas(other, test, comparison.seed, comparison.replicates)
+            for other in (generated, train)
+        ]
+        return SimilarityRow.of_bootstraps(self, (found[0], {}), (found[1], {}))
 
 
 @dataclass(frozen=True, eq=False)

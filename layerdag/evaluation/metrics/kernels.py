@@ -35,21 +35,18 @@ from layerdag.dag.graph_set import GraphSet
 from layerdag.errors import DataError
 from layerdag.evaluation.metrics.base import (
     Comparison,
+    Draws,
     Goal,
     Metric,
     SimilarityRow,
     aligned_histograms,
-)
-from layerdag.evaluation.metrics.descriptor_metrics import (
-    neighbor_distances,
-    squared_distances,
-    within_radius,
 )
 from layerdag.runtime.rng import numpy_generator
 
 ROUNDS = 3
 WIDTH = 35
 _NODES_AT_ONCE = 1 << 13
+_PAIRS_AT_ONCE = 1 << 20
 
 
 def random_embeddings(
@@ -154,20 +151,33 @@ def manifold_scores(real_BF: np.ndarray, other_BF: np.ndarray) -> dict[str, floa
 
 
 def _scores(real_BF: np.ndarray, other_BF: np.ndarray, radius_B: np.ndarray) -> dict[str, float]:
-    holds_other, real_around = [], np.zeros(len(other_BF), dtype=np.int64)
-    in_other_ball = []
-    for in_real_ball, in_ball_of_other in within_radius(
-        real_BF, other_BF, radius_B, _radius(other_BF)
-    ):
-        holds_other.append(in_real_ball.any(axis=1))
-        real_around += in_real_ball.sum(axis=0)
-        in_other_ball.append(in_ball_of_other.any(axis=1))
+    other_radius_B = _radius(other_BF)
+    around_B = np.zeros(len(other_BF), dtype=np.int64)
+    is_covered, is_recalled = [], []
+    for rows, distance_BB in _distances(real_BF, other_BF):
+        in_real_ball_BB = distance_BB <= radius_B[rows, None]
+        around_B += in_real_ball_BB.sum(axis=0)
+        is_covered.append(in_real_ball_BB.any(axis=1))
+        is_recalled.append((distance_BB <= other_radius_B).any(axis=1))
     return {
-        "precision": float((real_around > 0).mean()),
-        "recall": float(np.concatenate(in_other_ball).mean()),
-        "density": float(real_around.mean() / NEIGHBORS),
-        "coverage": float(np.concatenate(holds_other).mean()),
+        "precision": float((around_B > 0).mean()),
+        "recall": float(np.concatenate(is_recalled).mean()),
+        "density": float(around_B.mean() / NEIGHBORS),
+        "coverage": float(np.concatenate(is_covered).mean()),
     }
+
+
+def _distances(x_BF: np.ndarray, y_BF: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+    """Yield some rows after others, and their Euclidean distances to all of ``y_BF``."""
+    from scipy.spatial.distance import cdist
+
+    for rows in _blocks(len(x_BF), len(y_BF)):
+        yield rows, cdist(x_BF[rows], y_BF)
+
+
+def _blocks(rows: int, columns: int) -> Iterator[slice]:
+    step = max(1, _PAIRS_AT_ONCE // max(columns, 1))
+    return (slice(first, first + step) for first in range(0, rows, step))
 
 
 def _radius(x_BF: np.ndarray) -> np.ndarray:
@@ -178,7 +188,9 @@ def _radius(x_BF: np.ndarray) -> np.ndarray:
     """
     if len(x_BF) <= NEIGHBORS:
         raise DataError(f"Balls of {NEIGHBORS} neighbors need more graphs than {len(x_BF)}.")
-    return neighbor_distances(x_BF, NEIGHBORS)
+    # The nearest of all is the graph itself.
+    parts = [np.partition(d, NEIGHBORS, axis=1)[:, NEIGHBORS] for _, d in _distances(x_BF, x_BF)]
+    return np.concatenate(parts)
 
 
 def _all_scores(comparison: Comparison) -> tuple[Scores, list[Scores]]:
@@ -208,7 +220,6 @@ MANIFOLD_METRICS = (
 
 MAX_FOR_BANDWIDTH = 2048
 """Graphs of each set behind the bandwidth, at equal steps."""
-_MANY_GRAPHS = 4096
 
 VectorsOf = Callable[[Comparison], list[np.ndarray]]
 
@@ -226,34 +237,21 @@ class KernelMetric(Metric):
 
     def compute(self, comparison: Comparison) -> SimilarityRow:
         """Return MMD^2 of generated vs test, and of train vs test."""
-        found = discrepancy(comparison.once(self.vectors), comparison.weights)
-        extra = {"bandwidth": found.bandwidth}
-        return SimilarityRow.of_draws(
-            self,
-            (found.generated_R, extra | {"unbiased": found.generated_unbiased}),
-            (found.reference_R, extra | {"unbiased": found.reference_unbiased}),
-        )
+        vectors = comparison.once(self.vectors)
+        return SimilarityRow.of_draws(self, *discrepancies(vectors, comparison.weights))
 
 
-@dataclass(frozen=True, eq=False)
-class Discrepancy:
-    """MMD^2 of generated vs test and of train vs test.
+def discrepancies(
+    vectors: Sequence[np.ndarray], weights: Sequence[np.ndarray]
+) -> tuple[Draws, Draws]:
+    """Return MMD^2 of generated and of training vs test graphs, under each row of weights.
 
-    Attributes:
-        generated_R: Biased (never negative) estimate, one per row of weights.
-        generated_unbiased: Unbiased estimate, around 0 (also below) for equal distributions.
-        bandwidth: s of the kernel.
-    """
+    These estimates are biased and never negative. The breakdown has the bandwidth and the unbiased
+    estimate of all graphs, which is around 0, also below, for equal distributions.
 
-    generated_R: np.ndarray
-    reference_R: np.ndarray
-    generated_unbiased: float
-    reference_unbiased: float
-    bandwidth: float
-
-
-def discrepancy(vectors: Sequence[np.ndarray], weights: Sequence[np.ndarray]) -> Discrepancy:
-    """Return the discrepancies of train, test and generated graphs under resampling weights.
+    Args:
+        vectors: Training, test and generated graphs, (B, F) each.
+        weights: Their weights, (R, B) each.
 
     Raises:
         DataError: If all real graphs have the same descriptor, so that no bandwidth exists.
@@ -261,19 +259,22 @@ def discrepancy(vectors: Sequence[np.ndarray], weights: Sequence[np.ndarray]) ->
     bandwidth = _bandwidth(vectors[0], vectors[1])
     scaled = [one / bandwidth for one in vectors]
     fractions = [w / w.sum(axis=1, keepdims=True) for w in weights]
-    of_train, of_test, of_generated = (
-        _within(x_BF, x_RB) for x_BF, x_RB in zip(scaled, fractions, strict=True)
-    )
-    train_test, generated_test = (
-        _between(scaled[side], scaled[1], fractions[side], fractions[1]) for side in (0, 2)
-    )
-    return Discrepancy(
-        generated_R=_biased(of_generated, generated_test, of_test),
-        reference_R=_biased(of_train, train_test, of_test),
-        generated_unbiased=of_generated.plain - 2 * generated_test.plain + of_test.plain,
-        reference_unbiased=of_train.plain - 2 * train_test.plain + of_test.plain,
-        bandwidth=bandwidth,
-    )
+
+    def means(one: int, other: int) -> tuple[np.ndarray, float]:
+        """Return weighted means of the kernel over pairs, and over all pairs of two graphs."""
+        mean_R, total = _kernel_sums(scaled[one], scaled[other], fractions[one], fractions[other])
+        sizes = len(scaled[one]), len(scaled[other])
+        if one == other:  # without each graph beside itself
+            return mean_R, (total - sizes[0]) / max(sizes[0] * (sizes[0] - 1), 1)
+        return mean_R, total / (sizes[0] * sizes[1])
+
+    test_R, test = means(1, 1)
+    found = []
+    for side in (2, 0):
+        (own_R, own), (mixed_R, mixed) = means(side, side), means(side, 1)
+        extra = {"bandwidth": bandwidth, "unbiased": own - 2 * mixed + test}
+        found.append((np.maximum(own_R - 2 * mixed_R + test_R, 0), extra))
+    return found[0], found[1]
 
 
 def _bandwidth(train_BF: np.ndarray, test_BF: np.ndarray) -> float:
@@ -301,76 +302,18 @@ def _at_equal_steps(x_BF: np.ndarray) -> np.ndarray:
     return few_BF
 
 
-@dataclass(frozen=True, eq=False)
-class _KernelMeans:
-    """Means of the kernel over pairs of graphs of one set, or of two."""
-
-    weighted_R: np.ndarray
-    plain: float
-
-
-def _biased(xx: _KernelMeans, xy: _KernelMeans, yy: _KernelMeans) -> np.ndarray:
-    """Return the biased MMD^2 for each row of fractions, shape (R,)."""
-    return np.maximum(xx.weighted_R - 2 * xy.weighted_R + yy.weighted_R, 0)
-
-
-def _within(x_BF: np.ndarray, x_RB: np.ndarray) -> _KernelMeans:
-    """Return the means over the pairs of one set; the kernel is symmetric, so half is summed."""
-    (w_BR,), place_R = _each_once(x_RB)
-    total_R, plain, columns = np.zeros(w_BR.shape[1]), 0.0, _Columns(w_BR)
-    for first, last, k_block in _kernel(x_BF, x_BF, upper=True):
-        own, other = k_block[:, : last - first], k_block[:, last - first :]
-        both_BR = columns.weighed(own, first) + 2 * columns.weighed(other, last)
-        total_R += np.einsum("br,br->r", both_BR, w_BR[first:last])
-        plain += float(own.sum() - np.trace(own) + 2 * other.sum())
-    return _KernelMeans(total_R[place_R], plain / max(len(x_BF) * (len(x_BF) - 1), 1))
-
-
-def _between(
+def _kernel_sums(
     x_BF: np.ndarray, y_BF: np.ndarray, x_RB: np.ndarray, y_RB: np.ndarray
-) -> _KernelMeans:
-    (v_BR, w_BR), place_R = _each_once(x_RB, y_RB)
-    total_R, plain, columns = np.zeros(v_BR.shape[1]), 0.0, _Columns(w_BR)
-    for first, last, k_block in _kernel(x_BF, y_BF):
-        total_R += np.einsum("br,br->r", columns.weighed(k_block, 0), v_BR[first:last])
-        plain += float(k_block.sum())
-    return _KernelMeans(total_R[place_R], plain / (len(x_BF) * len(y_BF)))
+) -> tuple[np.ndarray, float]:
+    """Return sums of exp(-|x - y|^2 / 2) over all pairs, under each row of weights and plain."""
+    from sklearn.metrics.pairwise import rbf_kernel
 
-
-class _Columns:
-    """Weights as columns; of many graphs the resamples, all but the first, in single precision.
-
-    A resampled mean is then off by 1e-8, its spread in data sets of that size is 1e-5 and more.
-    """
-
-    def __init__(self, w_BR: np.ndarray) -> None:
-        exact = w_BR.shape[1] if len(w_BR) < _MANY_GRAPHS else 1
-        self._exact_BR = np.ascontiguousarray(w_BR[:, :exact])
-        self._single_BR = w_BR[:, exact:].astype(np.float32)
-
-    def weighed(self, k_block: np.ndarray, first: int) -> np.ndarray:
-        """Return the product of a block, whose first column is of graph ``first``, and weights."""
-        rows = slice(first, first + k_block.shape[1])
-        exact_BR = k_block @ self._exact_BR[rows]
-        if not self._single_BR.shape[1]:
-            return exact_BR
-        single_BR = k_block.astype(np.float32) @ self._single_BR[rows]
-        return np.concatenate([exact_BR, single_BR], axis=1)
-
-
-def _each_once(*weights: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
-    places: dict[bytes, int] = {}
-    keys = [b"".join(w_B.tobytes() for w_B in rows) for rows in zip(*weights, strict=True)]
-    place_R = np.array([places.setdefault(key, len(places)) for key in keys])
-    first_of = np.unique(place_R, return_index=True)[1]
-    return [np.ascontiguousarray(w_RB[first_of].T) for w_RB in weights], place_R
-
-
-def _kernel(
-    x_BF: np.ndarray, y_BF: np.ndarray, *, upper: bool = False
-) -> Iterator[tuple[int, int, np.ndarray]]:
-    for first, last, exponent in squared_distances(x_BF, y_BF, factor=-0.5, upper=upper):
-        yield first, last, np.exp(exponent, out=exponent)
+    total_R, total = np.zeros(len(x_RB)), 0.0
+    for rows in _blocks(len(x_BF), len(y_BF)):
+        k_BB = rbf_kernel(x_BF[rows], y_BF, gamma=0.5)
+        total_R += np.einsum("br,rb->r", k_BB @ y_RB.T, x_RB[:, rows])
+        total += float(k_BB.sum())
+    return total_R, total
 
 
 def _sizes(comparison: Comparison) -> list[np.ndarray]:

@@ -37,6 +37,7 @@ every hash that is new, and a few frequent hashes outweigh all others, so that e
 samples are less alike. WfChef's error stands in the breakdown, as "rmse".
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -46,7 +47,6 @@ import numpy as np
 from scipy import sparse
 
 from layerdag.dag.graph_set import GraphSet
-from layerdag.errors import DataError
 from layerdag.evaluation.metrics.base import (
     Comparison,
     Draws,
@@ -54,9 +54,10 @@ from layerdag.evaluation.metrics.base import (
     GraphMean,
     Metric,
     SimilarityRow,
-    fraction_of_nodes,
+    aligned_histograms,
+    fraction_by_graph,
 )
-from layerdag.evaluation.metrics.descriptor_metrics import Items
+from layerdag.evaluation.metrics.descriptor_metrics import Items, require_items
 from layerdag.graph.topology import (
     expand_ranges,
     group_by,
@@ -88,8 +89,8 @@ class NeighborhoodNovelty(Metric):
         return SimilarityRow.of_graph_means(
             self,
             comparison,
-            fraction_of_nodes(~np.isin(generated, known), comparison.generated),
-            fraction_of_nodes(~np.isin(test, known), comparison.test),
+            _new(generated, known, comparison.generated),
+            _new(test, known, comparison.test),
         )
 
 
@@ -109,7 +110,11 @@ class NeighborhoodRepetition(GraphMean):
         repeated_N = np.zeros(graphs.num_nodes, dtype=bool)
         repeated_N[order_N[1:]] = same_M
         repeated_N[order_N[:-1]] |= same_M
-        return fraction_of_nodes(repeated_N, graphs)
+        return fraction_by_graph(repeated_N, graphs.graph_N, graphs)
+
+
+def _new(color_N: np.ndarray, known: np.ndarray, graphs: GraphSet) -> np.ndarray:
+    return fraction_by_graph(~np.isin(color_N, known), graphs.graph_N, graphs)
 
 
 def _colors(graphs: GraphSet, radius: int) -> np.ndarray:
@@ -137,36 +142,26 @@ NEIGHBORHOOD_METRICS: tuple[Metric, ...] = (
 _KINDS_AT_ONCE = 2048
 
 
-@dataclass(frozen=True, eq=False)
-class FrequencyDistances:
-    """Distances of two pooled sets for each row of weights.
-
-    Attributes:
-        total_variation_R: Half the summed absolute differences of the frequencies, in [0, 1].
-        rmse_R: Root of the mean squared difference of the frequencies over the kinds that occur.
-    """
-
-    total_variation_R: np.ndarray
-    rmse_R: np.ndarray
-
-
-def frequency_distances(
-    items: Sequence[Items], comparison: Comparison
-) -> tuple[FrequencyDistances, FrequencyDistances]:
+def frequency_distances(items: Sequence[Items], comparison: Comparison) -> tuple[Draws, Draws]:
     """Return the distances of generated and of training graphs from the test graphs.
+
+    They are total variations, half the summed absolute differences of the pooled frequencies. The
+    breakdown has "rmse", the root of the mean squared difference over the kinds that occur.
 
     Raises:
         DataError: If a set has no items.
     """
-    for name, part in zip(("training", "test", "generated"), items, strict=True):
-        if not part.value.size:
-            raise DataError(f"The {name} graphs have nothing to count here (no nodes or edges).")
-    kinds, code = np.unique(np.concatenate([part.value for part in items]), return_inverse=True)
-    ends = np.cumsum([part.value.size for part in items])[:-1]
+    require_items(items)
     pooled = [
-        _Pooled(_counts(codes, part.graph, graphs.num_graphs, kinds.size), weights_RB)
-        for codes, part, graphs, weights_RB in zip(
-            np.split(code.ravel(), ends), items, comparison.sets, comparison.weights, strict=True
+        _Pooled(histograms.counts_BK.tocsc(), weights_RB)
+        for histograms, weights_RB in zip(
+            aligned_histograms(
+                [part.value for part in items],
+                [part.graph for part in items],
+                [graphs.num_graphs for graphs in comparison.sets],
+            ),
+            comparison.weights,
+            strict=True,
         )
     ]
     return _between(pooled[2], pooled[1]), _between(pooled[0], pooled[1])
@@ -187,18 +182,13 @@ class _Pooled:
             yield counts_BK.T @ self.weights_RB.T / total_R
 
 
-def _counts(code: np.ndarray, graph: np.ndarray, graphs: int, kinds: int) -> sparse.csc_array:
-    ones = np.ones(code.size)
-    return sparse.coo_array((ones, (graph, code)), shape=(graphs, kinds)).tocsc()
-
-
-def _between(first: _Pooled, second: _Pooled) -> FrequencyDistances:
+def _between(first: _Pooled, second: _Pooled) -> Draws:
     absolute_R, square_R, kinds_R = np.zeros((3, len(first.weights_RB)))
     for p_KR, q_KR in zip(first.blocks(), second.blocks(), strict=True):
         absolute_R += np.abs(p_KR - q_KR).sum(axis=0)
         square_R += ((p_KR - q_KR) ** 2).sum(axis=0)
         kinds_R += ((p_KR > 0) | (q_KR > 0)).sum(axis=0)
-    return FrequencyDistances(absolute_R / 2, np.sqrt(square_R / np.maximum(kinds_R, 1)))
+    return absolute_R / 2, {"rmse": math.sqrt(square_R[0] / max(kinds_R[0], 1))}
 
 
 MIX = np.uint64(GOLDEN_GAMMA % 2**64)
@@ -280,9 +270,7 @@ class PathDistance(Metric):
             )
         ]
         generated, reference = frequency_distances(items, comparison)
-        return SimilarityRow.of_draws(
-            self, (generated.total_variation_R, {}), (reference.total_variation_R, {})
-        )
+        return SimilarityRow.of_draws(self, (generated[0], {}), (reference[0], {}))
 
 
 @dataclass(frozen=True, eq=False)
@@ -328,11 +316,7 @@ def _one_longer(paths: OperatorPaths, graphs: GraphSet) -> OperatorPaths:
 
 def _fraction_new(paths: OperatorPaths, known: np.ndarray, graphs: GraphSet) -> np.ndarray:
     """Return the fraction of each graph's sequences that are not known; NaN without any."""
-    graph = graphs.graph_N[paths.node]
-    new = np.bincount(graph, weights=~np.isin(paths.word, known), minlength=graphs.num_graphs)
-    with np.errstate(invalid="ignore"):
-        fraction_B: np.ndarray = new / np.bincount(graph, minlength=graphs.num_graphs)
-    return fraction_B
+    return fraction_by_graph(~np.isin(paths.word, known), graphs.graph_N[paths.node], graphs)
 
 
 @final
@@ -348,12 +332,7 @@ class TypeHashDistance(Metric):
             GraphError: If there is a cycle.
         """
         items = [Items("", type_hashes(graphs), graphs.graph_N) for graphs in comparison.sets]
-        generated, reference = frequency_distances(items, comparison)
-        return SimilarityRow.of_draws(self, _draws(generated), _draws(reference))
-
-
-def _draws(found: FrequencyDistances) -> Draws:
-    return found.total_variation_R, {"rmse": float(found.rmse_R[0])}
+        return SimilarityRow.of_draws(self, *frequency_distances(items, comparison))
 
 
 def type_hashes(graphs: GraphSet) -> np.ndarray:

@@ -21,6 +21,7 @@ from layerdag.evaluation.metrics.base import (
     Goal,
     GraphMean,
     Metric,
+    fraction_by_graph,
 )
 from layerdag.evaluation.metrics.neighborhoods import edges_by_layer
 from layerdag.hardware.operators import base_name
@@ -69,13 +70,7 @@ class MissingInputs(GraphMean):
                 has_code_N = code_N == code
                 checked_N |= has_code_N
                 missing_N |= has_code_N & (above_N >> np.uint64(kind) & np.uint64(1) == 0)
-        checked_B, missing_B = (
-            np.bincount(graphs.graph_N, weights=flag_N, minlength=graphs.num_graphs)
-            for flag_N in (checked_N, missing_N)
-        )
-        with np.errstate(invalid="ignore"):
-            fraction_B: np.ndarray = missing_B / checked_B
-        return fraction_B
+        return fraction_by_graph(missing_N, graphs.graph_N, graphs, checked_N)
 
 
 @final

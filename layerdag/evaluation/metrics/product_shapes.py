@@ -28,6 +28,7 @@ from layerdag.evaluation.metrics.base import (
     Goal,
     Metric,
     SimilarityRow,
+    fraction_by_graph,
 )
 from layerdag.hardware.operators import OPERATORS, base_name
 from layerdag.schema.attributes import CategoryAttribute, NumericAttribute
@@ -120,13 +121,7 @@ class ShapeViolation(Metric):
         """Return the fraction of each graph, NaN without products."""
         broken_N, known_N = self._broken(graphs, element)
         known_N &= np.isin(graphs.x_NA[:, 0], self.products)
-        broken_B, known_B = (
-            np.bincount(graphs.graph_N, weights=flag_N, minlength=graphs.num_graphs)
-            for flag_N in (broken_N & known_N, known_N)
-        )
-        with np.errstate(invalid="ignore"):
-            fraction_B: np.ndarray = broken_B / known_B
-        return fraction_B
+        return fraction_by_graph(broken_N, graphs.graph_N, graphs, known_N)
 
     def _broken(self, graphs: GraphSet, element: int) -> tuple[np.ndarray, np.ndarray]:
         if self.law is ShapeConstraint.BYTES:

@@ -28,6 +28,7 @@ from layerdag.datasets.conversion import CodedGraph, GraphLike, attributed_graph
 from layerdag.errors import DataError, LayerdagError
 from layerdag.evaluation.metrics.base import (
     Comparison,
+    Draws,
     Goal,
     Jobs,
     Metric,
@@ -297,7 +298,7 @@ class JobClassifier(Metric):
             DataError: If a set has fewer than ``MIN_JOBS`` jobs with exact numbers.
         """
         train, test, generated = comparison.once(_judged)
-        found = []
+        found: list[Draws] = []
         for other in (generated, train):
             other_BF, real_BF = (
                 jobs.features_BF if self.features == "counts" else jobs.rule_features_BF()
@@ -310,10 +311,8 @@ class JobClassifier(Metric):
                 seed=comparison.seed,
                 replicates=comparison.replicates,
             )
-            value = float(area_R[0])
-            spread = Interval.around(value, area_R[1:], self.lower, self.upper)
-            found.append(MetricResult(self, value, spread))
-        return SimilarityRow(found[0], found[1], None, None)
+            found.append((area_R, {}))
+        return SimilarityRow.of_bootstraps(self, *found)
 
 
 def job_auroc(

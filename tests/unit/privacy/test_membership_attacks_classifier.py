@@ -56,7 +56,7 @@ def test_held_out_graphs_are_scored_by_trees_that_have_not_seen_them(rng, monkey
             scored[-1] += [row_of[row.tobytes()] for row in x_BC]
             return np.full((len(x_BC), 2), 0.5)
 
-    monkeypatch.setattr(_classifier, "_classifier", lambda seed: Spy())
+    monkeypatch.setattr("sklearn.ensemble.ExtraTreesClassifier", lambda *_, **__: Spy())
     CalibratedClassifier(pool).folds(pool.roles, 0)
     for known, asked, (of_samples, of_others) in zip(learned, scored, weights, strict=True):
         assert not set(known) & set(asked)

@@ -21,8 +21,7 @@ from layerdag.evaluation.metrics.base import (
     Metric,
     SimilarityRow,
     aligned_histograms,
-    distinct,
-    fraction_of_nodes,
+    fraction_by_graph,
     kolmogorov_smirnov,
     total_variation,
     wasserstein_1,
@@ -209,10 +208,14 @@ def test_what_several_metrics_need_is_computed_once(rng):
 def test_a_fraction_of_nodes_is_one_number_a_graph(rng):
     every = GraphSet.from_dags(graphs(rng, 6))
     flag_N = rng.random(every.num_nodes) < 0.4
-    found_B = fraction_of_nodes(flag_N, every)
+    found_B = fraction_by_graph(flag_N, every.graph_N, every)
     for graph in range(6):
         assert found_B[graph] == pytest.approx(flag_N[every.graph_N == graph].mean())
-    assert fraction_of_nodes(np.ones(every.num_nodes), every).tolist() == [1.0] * 6
+    assert fraction_by_graph(np.ones(every.num_nodes), every.graph_N, every).tolist() == [1.0] * 6
+    first_N = np.arange(every.num_nodes) == np.repeat(every.node_ptr[:-1], every.nodes_B)
+    assert fraction_by_graph(flag_N, every.graph_N, every, first_N).tolist() == (
+        flag_N[every.node_ptr[:-1]].tolist()
+    )
 
 
 def test_a_graph_without_nodes_is_left_out():
@@ -221,7 +224,7 @@ def test_a_graph_without_nodes_is_left_out():
     every = GraphSet.from_dags(
         [DAG.build(torch.zeros(n, 1, dtype=torch.int64), none) for n in sizes]
     )
-    found_B = fraction_of_nodes(np.array([1.0, 0.0, 1.0]), every)
+    found_B = fraction_by_graph(np.array([1.0, 0.0, 1.0]), every.graph_N, every)
     assert found_B[[0, 2]].tolist() == [0.5, 1.0]
     assert np.isnan(found_B[1])
 
@@ -252,24 +255,6 @@ def test_weights_pool_like_repeating_graphs():
     pooled = histograms.pooled(np.array([[2.0, 1.0, 0.0]]))
     np.testing.assert_allclose(pooled, [[0.5, 0.5]])
     np.testing.assert_allclose(histograms.by_graph(), [[1, 0], [0, 1], [0, 0]])
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        [np.array([5, -3, 5, 900]), np.array([7, -3])],
-        [np.array([(4 << 31) | 9, (1 << 31) | 11, 9]), np.array([(1 << 31) | 11, (4 << 31) | 8])],
-        [np.array([(1 << 60) + 1, 4]), np.array([(1 << 60) + 1, (1 << 50)])],
-        [np.array([0.5, 0.25, 0.5]), np.array([2, 1])],
-        [np.array([], dtype=np.int64), np.array([3, 3, 1])],
-    ],
-    ids=["numbers", "pairs", "far apart", "fractions", "nothing"],
-)
-def test_distinct_values_are_those_that_sorting_finds(values):
-    support_K, codes = distinct(values)
-    assert support_K.tolist() == np.unique(np.concatenate(values)).tolist()
-    for code, value in zip(codes, values, strict=True):
-        assert support_K[code].tolist() == value.tolist()
 
 
 def test_many_values_are_counted_as_few_are(rng):

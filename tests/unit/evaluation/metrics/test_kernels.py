@@ -15,7 +15,7 @@ from layerdag.evaluation.metrics.kernels import (
     KERNEL_METRICS,
     MANIFOLD_METRICS,
     KernelMetric,
-    discrepancy,
+    discrepancies,
     manifold_scores,
     random_embeddings,
 )
@@ -157,52 +157,55 @@ def ones(*sizes: int) -> list[np.ndarray]:
 
 def test_both_estimates_are_the_sums_of_the_definition(rng):
     train, test, made = (rng.normal(shift, 1, (n, 3)) for shift, n in ((0, 6), (0.2, 5), (1, 4)))
-    found = discrepancy([train, test, made], ones(6, 5, 4))
+    (made_R, of_made), (train_R, of_train) = discrepancies([train, test, made], ones(6, 5, 4))
     apart = sorted(math.dist(a, b) for a in train for b in test)
-    assert found.bandwidth == pytest.approx((apart[14] + apart[15]) / 2)
-    scale = found.bandwidth
-    assert found.generated_R[0] == pytest.approx(plain_mmd(made, test, scale))
-    assert found.reference_R[0] == pytest.approx(plain_mmd(train, test, scale))
-    assert found.generated_unbiased == pytest.approx(plain_mmd(made, test, scale, False))
-    assert found.reference_unbiased == pytest.approx(plain_mmd(train, test, scale, False))
+    scale = of_made["bandwidth"]
+    assert scale == of_train["bandwidth"] == pytest.approx((apart[14] + apart[15]) / 2)
+    assert made_R[0] == pytest.approx(plain_mmd(made, test, scale))
+    assert train_R[0] == pytest.approx(plain_mmd(train, test, scale))
+    assert of_made["unbiased"] == pytest.approx(plain_mmd(made, test, scale, False))
+    assert of_train["unbiased"] == pytest.approx(plain_mmd(train, test, scale, False))
 
 
 def test_weights_count_graphs_as_often_as_they_say(rng):
     train, test, made = (rng.normal(0, 1, (3, 2)) for _ in range(3))
     weights = [np.array([[1, 1, 1]]), np.array([[2, 0, 1]]), np.array([[0, 1, 3]])]
-    found = discrepancy([train, test, made], [w.astype(float) for w in weights])
+    weights = [w.astype(float) for w in weights]
+    (made_R, of_made), (train_R, _) = discrepancies([train, test, made], weights)
+    scale = of_made["bandwidth"]
     drawn_test, drawn_made = test[[0, 0, 2]], made[[1, 2, 2, 2]]
-    assert found.generated_R[0] == pytest.approx(plain_mmd(drawn_made, drawn_test, found.bandwidth))
-    assert found.reference_R[0] == pytest.approx(plain_mmd(train, drawn_test, found.bandwidth))
+    assert made_R[0] == pytest.approx(plain_mmd(drawn_made, drawn_test, scale))
+    assert train_R[0] == pytest.approx(plain_mmd(train, drawn_test, scale))
+
+
+def bandwidth(*vectors: np.ndarray) -> float:
+    (_, extra), _ = discrepancies(vectors, ones(*map(len, vectors)))
+    return extra["bandwidth"]
 
 
 def test_where_most_real_graphs_are_alike_the_scale_is_the_mean_distance():
     alike = np.zeros((5, 1))
     other = np.array([[0.0]] * 4 + [[10.0]])
-    assert discrepancy([alike, other, other], ones(5, 5, 5)).bandwidth == pytest.approx(2.0)
+    assert bandwidth(alike, other, other) == pytest.approx(2.0)
     with pytest.raises(DataError, match="no scale to compare on"):
-        discrepancy([alike, alike, other], ones(5, 5, 5))
+        bandwidth(alike, alike, other)
 
 
-def test_many_graphs_are_weighed_as_few_are(rng, monkeypatch):
+def test_blocks_of_pairs_change_nothing(rng, monkeypatch):
     sets = [rng.normal(shift, 1, (40, 3)) for shift in (0, 0.1, 0.5)]
     weights = [np.concatenate([np.ones((1, 40)), rng.poisson(1, (6, 40)) + 0.0]) for _ in sets]
-    weights = [np.concatenate([one, one[:1]]) for one in weights]
-    few = discrepancy(sets, weights)
-    monkeypatch.setattr("layerdag.evaluation.metrics.kernels._MANY_GRAPHS", 8)
-    monkeypatch.setattr("layerdag.evaluation.metrics.descriptor_metrics._BLOCK", 300)
-    many = discrepancy(sets, weights)
-    assert many.generated_R[[0, -1]] == pytest.approx(few.generated_R[[0, -1]], rel=1e-12)
-    np.testing.assert_allclose(many.generated_R, few.generated_R, atol=1e-7)
-    np.testing.assert_allclose(many.reference_R, few.reference_R, atol=1e-7)
-    assert many.generated_unbiased == pytest.approx(few.generated_unbiased)
+    whole = discrepancies(sets, weights)
+    monkeypatch.setattr("layerdag.evaluation.metrics.kernels._PAIRS_AT_ONCE", 300)
+    for (some_R, some), (all_R, of_all) in zip(discrepancies(sets, weights), whole, strict=True):
+        np.testing.assert_allclose(some_R, all_R, atol=1e-12)
+        assert some == pytest.approx(of_all)
 
 
 def test_of_many_graphs_the_bandwidth_is_that_of_some(monkeypatch):
     x_BF = np.arange(90.0)[:, None]
-    whole = discrepancy([x_BF, x_BF, x_BF], ones(90, 90, 90)).bandwidth
+    whole = bandwidth(x_BF, x_BF, x_BF)
     monkeypatch.setattr("layerdag.evaluation.metrics.kernels.MAX_FOR_BANDWIDTH", 30)
-    some = discrepancy([x_BF, x_BF, x_BF], ones(90, 90, 90)).bandwidth
+    some = bandwidth(x_BF, x_BF, x_BF)
     assert some != whole
     assert some == pytest.approx(whole, rel=0.05)
 
