@@ -245,7 +245,7 @@ def _ratios(
         data.graphs["train"], data.graphs[split], dags, views, replicates=replicates
     )
     names = [*SHAPE, f"attribute:{data.schema.attributes[0].name}"]
-    found = {name: similarity.row(name).ratio for name in names}
+    found = {name: similarity[name].ratio for name in names}
     return {name: ratio for name, ratio in found.items() if ratio is not None}
 
 

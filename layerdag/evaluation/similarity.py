@@ -63,54 +63,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def as_table(report: "QualityReport") -> str:
-    """Return one line per metric: the figure, that of real training graphs, and their ratio."""
-    names = ("metric", "generated", "real", "ratio", "95 %", "")
-    rows = [names, *(_cells(row) for row in report.rows)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(names) - 1)]
-    lines = [
-        f"{report.generated} generated graphs and {report.train} real training graphs, each "
-        f"against {report.test} real test graphs; a ratio of 1 is as near as real graphs are"
-    ]
-    for row in rows:
-        cells = [row[0].ljust(widths[0])]
-        cells += [cell.rjust(width) for cell, width in zip(row[1:-1], widths[1:], strict=True)]
-        lines.append("  ".join((*cells, row[-1])).rstrip())
-    return "\n".join(lines)
-
-
-def as_plain(report: "QualityReport") -> dict[str, Any]:
-    """Return the report as JSON-serializable data, a number that is not finite as None."""
-    return {field.name: _plain(getattr(report, field.name)) for field in fields(report)}
-
-
-def _cells(row: SimilarityRow) -> tuple[str, ...]:
-    """Return the cells of one metric; a metric that failed says why in the last one."""
-    note = row.generated.error or row.metric.goal.value + " is better"
-    interval = row.ratio_interval
-    between = "" if interval is None else f"[{_number(interval.low)}, {_number(interval.high)}]"
-    values = (row.generated.value, row.reference.value, row.ratio)
-    return (row.metric.name, *map(_number, values), between, note)
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None or not math.isfinite(value) else f"{value:.3g}"
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, Declaration):
-        return _plain(value.to_dict())
-    if is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): _plain(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
-    if isinstance(value, Enum):
-        return value.value
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 DEFAULT_METRICS: tuple[Metric | AttributeMetrics, ...] = (
     *DESCRIPTORS,
     *KERNEL_METRICS,
@@ -175,10 +127,6 @@ class QualityReport:
             f"{', '.join(known)}."
         )
 
-    def row(self, name: str) -> SimilarityRow:
-        """Return the row of metric ``name``; the same as ``report[name]``."""
-        return self[name]
-
     @property
     def score(self) -> float:
         """Mean of the ratios of all distances: 1 is as near to real test graphs as real ones are.
@@ -238,12 +186,45 @@ class QualityReport:
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as JSON-serializable data."""
-        return as_plain(self)
+        """Return the report as JSON-serializable data, a number that is not finite as None."""
+        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
 
     def __str__(self) -> str:
-        """Return a table with one line per metric."""
-        return as_table(self)
+        """Return one line per metric: the figure, that of real training graphs, their ratio."""
+        rows: list[tuple[str, ...]] = [("metric", "generated", "real", "ratio", "95 %", "")]
+        for row in self.rows:
+            interval = row.ratio_interval
+            around = f"[{_number(interval.low)}, {_number(interval.high)}]" if interval else ""
+            values = map(_number, (row.generated.value, row.reference.value, row.ratio))
+            note = row.generated.error or row.metric.goal.value + " is better"
+            rows.append((row.metric.name, *values, around, note))
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
+        lines = [
+            f"{self.generated} generated graphs and {self.train} real training graphs, each "
+            f"against {self.test} real test graphs; a ratio of 1 is as near as real graphs are"
+        ]
+        for name, *cells, note in rows:
+            cells = [cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)]
+            lines.append("  ".join((name.ljust(widths[0]), *cells, note)).rstrip())
+        return "\n".join(lines)
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None or not math.isfinite(value) else f"{value:.3g}"
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Declaration):
+        return _plain(value.to_dict())
+    if is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    if isinstance(value, Enum):
+        return value.value
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def compare(

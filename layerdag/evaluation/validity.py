@@ -141,6 +141,9 @@ GRAPH_RULES = rule_table(
 )
 
 
+ERRORS = tuple(name for name, rule in GRAPH_RULES.items() if rule.severity is Severity.ERROR)
+
+
 @dataclass(frozen=True, eq=False)
 class StructureReport:
     """Which rules a set of graphs keeps.
@@ -214,18 +217,19 @@ class StructureTally:
         layer_N, cyclic_B = _layers(graphs)
         bad_nodes = {
             "layer-consistent": _drifted(graphs, layer_N),
-            "position-range": np.concatenate([_positions_wrong(dag) for dag in dags]),
+            "position-range": ~np.all((graphs.u_NA >= 0) & (graphs.u_NA < 1), axis=1),
         }
         if self._training is not None:
             bad_nodes |= _against_training(graphs, self._training)
         bad_graphs = {
             "edge-range": outside_B,
             "acyclic": cyclic_B,
-            "no-double-edge": _double_edges(graphs) > 0,
+            "no-double-edge": _distinct_edges(graphs) < graphs.edges_B,
             "not-empty": graphs.nodes_B == 0,
             "connected": _parts(graphs) > 1,
         }
-        bad_graphs |= {name: _any(graphs, bad_N) for name, bad_N in bad_nodes.items()}
+        for name, bad_N in bad_nodes.items():
+            bad_graphs[name] = np.bincount(graphs.graph_N[bad_N], minlength=len(dags)) > 0
         if names is None:
             names = [f"graph {i}" for i in range(self._graphs, self._graphs + len(dags))]
         self._parts.append(bad_graphs)
@@ -254,14 +258,8 @@ class StructureTally:
 
 
 def _valid(bad_graphs: dict[str, np.ndarray]) -> np.ndarray:
-    valid_B: np.ndarray = ~np.any(
-        [
-            bad_B
-            for name, bad_B in bad_graphs.items()
-            if GRAPH_RULES[name].severity is Severity.ERROR
-        ],
-        axis=0,
-    )
+    errors = [bad for name, bad in bad_graphs.items() if name in ERRORS]
+    valid_B: np.ndarray = ~np.any(errors, axis=0)
     return valid_B
 
 
@@ -282,17 +280,6 @@ def _without_outside_edges(graphs: GraphSet) -> tuple[GraphSet, np.ndarray]:
         dags=(),
     )
     return kept, edges_B < graphs.edges_B
-
-
-def _any(graphs: GraphSet, bad_N: np.ndarray) -> np.ndarray:
-    """Return whether each graph has a bad node, shape (B,)."""
-    return np.bincount(graphs.graph_N[bad_N], minlength=graphs.num_graphs) > 0
-
-
-def _positions_wrong(dag: DAG) -> np.ndarray:
-    """Return whether some position of each node lies outside [0, 1), shape (N,)."""
-    u_NA = dag.u_NA.numpy()
-    return ((u_NA < 0) | (u_NA >= 1) | np.isnan(u_NA)).any(axis=1)
 
 
 def _layers(graphs: GraphSet) -> tuple[np.ndarray, np.ndarray]:
@@ -320,11 +307,10 @@ def _drifted(graphs: GraphSet, layer_N: np.ndarray) -> np.ndarray:
     return np.maximum.accumulate(lifted_N) > lifted_N
 
 
-def _double_edges(graphs: GraphSet) -> np.ndarray:
+def _distinct_edges(graphs: GraphSet) -> np.ndarray:
     key_E = graphs.edge_index_2E[0] * max(graphs.num_nodes, 1) + graphs.edge_index_2E[1]
     _, first = np.unique(key_E, return_index=True)
-    distinct_B = np.bincount(graphs.graph_E[first], minlength=graphs.num_graphs)
-    return graphs.edges_B - distinct_B
+    return np.bincount(graphs.graph_E[first], minlength=graphs.num_graphs)
 
 
 def _parts(graphs: GraphSet) -> np.ndarray:
@@ -550,8 +536,7 @@ def _keeps_rules(
     train: Sequence[DAG],
     schema: GraphSchema | None,
 ) -> np.ndarray:
-    errors = [name for name, rule in GRAPH_RULES.items() if rule.severity is Severity.ERROR]
-    chosen = list(errors if rules is None else rules)
+    chosen = list(ERRORS if rules is None else rules)
     names = [rule for rule in chosen if isinstance(rule, str)]
     for name in names:
         if name not in GRAPH_RULES:

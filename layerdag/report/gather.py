@@ -466,7 +466,7 @@ def summary_rows(
         ),
     ]
     for name in ("nodes", "edges", "layers", "width", "in_degree", "out_degree"):
-        row = similarity.row(name)
+        row = similarity[name]
         note = f"ratio {number(row.ratio, 2)}; {number(row.matched_ratio, 2)} at equal count"
         rows.append(
             SummaryRow(
@@ -483,7 +483,7 @@ def summary_rows(
             f"median at equal count {number(median, 2)}"
         )
         rows.append(SummaryRow("median ratio", number(float(np.median(ratios)), 2), "1", note))
-    bound = similarity.row("classifier_bound")
+    bound = similarity["classifier_bound"]
     rows.append(
         SummaryRow(
             "distinguished from real graphs by a classifier",

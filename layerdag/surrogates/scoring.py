@@ -11,7 +11,8 @@ is an average over graphs, and some kinds of graphs may be covered less often th
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, final
 
 import numpy as np
@@ -103,14 +104,6 @@ class Calibration:
         Raises:
             UsageError: If the level is no fraction, or too high for the calibration graphs.
         """
-        reach_B = self._error(level) * spread_B
-        if self.log:
-            low_B, high_B = predicted_B * np.exp(-reach_B), predicted_B * np.exp(reach_B)
-        else:
-            low_B, high_B = predicted_B - reach_B, predicted_B + reach_B
-        return Predictions(predicted_B, low_B, high_B, level)
-
-    def _error(self, level: float) -> float:
         size = self.error_S.size
         if not 0 < level < 1:
             raise UsageError(f"The level of an interval is {level:g}; give a fraction, such as .9.")
@@ -121,7 +114,11 @@ class Calibration:
                 f"An interval of {level:.4g} needs more than the {size} graphs that the surrogate "
                 f"was calibrated on; ask for at most {self.highest_level:.4f}."
             )
-        return float(self.error_S[rank - 1])
+        reach_B = self.error_S[rank - 1] * spread_B
+        if self.log:
+            low_B, high_B = predicted_B * np.exp(-reach_B), predicted_B * np.exp(reach_B)
+            return Predictions(predicted_B, low_B, high_B, level)
+        return Predictions(predicted_B, predicted_B - reach_B, predicted_B + reach_B, level)
 
 
 ScoreOf = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
@@ -165,7 +162,10 @@ def scores(
 def _pearson_log(
     target_B: np.ndarray, predicted_B: np.ndarray, weights_RB: np.ndarray
 ) -> np.ndarray:
-    return pearson(_log(target_B), _log(predicted_B), weights_RB)
+    """Return the correlation of logarithms; NaN where a number is not positive."""
+    if not ((target_B > 0).all() and (predicted_B > 0).all()):
+        return np.full(len(weights_RB), np.nan)
+    return pearson(np.log(target_B), np.log(predicted_B), weights_RB)
 
 
 def _mae(target_B: np.ndarray, predicted_B: np.ndarray, weights_RB: np.ndarray) -> np.ndarray:
@@ -186,50 +186,32 @@ def _within_tenth(
     return weighted_mean(close_B.astype(float), weights_RB)
 
 
-def _log(value_B: np.ndarray) -> np.ndarray:
-    """Return logarithms, all NaN where one number is not positive."""
-    return np.log(value_B) if (value_B > 0).all() else np.full(value_B.size, np.nan)
-
-
 def _kendall(target_B: np.ndarray, predicted_B: np.ndarray, weights_RB: np.ndarray) -> np.ndarray:
     return kendall(target_B[None], predicted_B[None], weights_RB)
 
 
-def _correlation(
-    name: str,
-    description: str,
-    compute: ScoreOf,
-) -> PredictionScore:
-    return PredictionScore(name, description, Goal.MAXIMIZE, -1.0, 1.0, compute=compute)
-
-
-def _error(
-    name: str,
-    description: str,
-    compute: ScoreOf,
-) -> PredictionScore:
-    return PredictionScore(name, description, Goal.MINIMIZE, compute=compute)
-
-
+_correlation = partial(PredictionScore, goal=Goal.MAXIMIZE, lower=-1.0, upper=1.0)
+_error = partial(PredictionScore, goal=Goal.MINIMIZE)
 SCORES = (
-    _correlation("pearson", "linear correlation of prediction and target", pearson),
-    _correlation("pearson_log", "linear correlation of the logarithms", _pearson_log),
-    _correlation("spearman", "rank correlation of prediction and target", spearman),
-    _correlation("kendall", "Kendall's tau-b of prediction and target", _kendall),
-    _error("mae", "mean absolute error in the unit of the target", _mae),
-    _error("mape", "mean absolute error relative to the target", _mape),
+    _correlation("pearson", "linear correlation of prediction and target", compute=pearson),
+    _correlation("pearson_log", "linear correlation of the logarithms", compute=_pearson_log),
+    _correlation("spearman", "rank correlation of prediction and target", compute=spearman),
+    _correlation("kendall", "Kendall's tau-b of prediction and target", compute=_kendall),
+    _error("mae", "mean absolute error in the unit of the target", compute=_mae),
+    _error("mape", "mean absolute error relative to the target", compute=_mape),
 )
-
-WITHIN_TENTH = PredictionScore(
-    "within_10_percent",
-    "fraction of predictions within 10 % of the target",
-    Goal.MAXIMIZE,
-    0.0,
-    1.0,
-    compute=_within_tenth,
+EVALUATED = (
+    *SCORES,
+    PredictionScore(
+        "within_10_percent",
+        "fraction of predictions within 10 % of the target",
+        Goal.MAXIMIZE,
+        0.0,
+        1.0,
+        compute=_within_tenth,
+    ),
 )
-EVALUATED = (*SCORES, WITHIN_TENTH)
-"""What ``Surrogate.evaluate`` reports: ``SCORES``, the scores of reports, and ``WITHIN_TENTH``."""
+"""What ``Surrogate.evaluate`` reports: ``SCORES``, the scores of reports, and one more."""
 
 
 REPLICATES = 500
@@ -321,8 +303,15 @@ def evaluation(
         value, draws_R = float(found[score.name][0]), found[score.name][1:]
         around = Interval.around(value, draws_R, score.lower, score.upper)
         estimates[score.name] = ScoreEstimate(value, around)
-    covered = tuple(_coverage(target_B, one) for one in intervals)
-    return SurrogateScores(target, target_B.size, estimates, covered)
+    coverage = []
+    for one in intervals:
+        held_B = (one.low_B <= target_B) & (target_B <= one.high_B)
+        is_factor = bool((one.low_B > 0).all() and (target_B > 0).all())
+        width_B = one.high_B / one.low_B if is_factor else one.high_B - one.low_B
+        covered, width = float(held_B.mean()), float(np.median(width_B))
+        exact = Interval.clopper_pearson(covered, held_B.size)
+        coverage.append(Coverage(one.level, covered, exact, width, is_factor))
+    return SurrogateScores(target, target_B.size, estimates, tuple(coverage))
 
 
 def by_group(
@@ -343,12 +332,4 @@ def by_group(
                 for one in intervals
             ]
             groups[name] = evaluation(whole.target, target_B[row_b], predicted_B[row_b], parts)
-    return SurrogateScores(whole.target, whole.graphs, whole.scores, whole.coverage, groups)
-
-
-def _coverage(target_B: np.ndarray, one: Predictions) -> Coverage:
-    held_B = (one.low_B <= target_B) & (target_B <= one.high_B)
-    is_factor = bool((one.low_B > 0).all() and (target_B > 0).all())
-    width_B = one.high_B / one.low_B if is_factor else one.high_B - one.low_B
-    interval = Interval.clopper_pearson(float(held_B.mean()), held_B.size)
-    return Coverage(one.level, float(held_B.mean()), interval, float(np.median(width_B)), is_factor)
+    return replace(whole, groups=groups)

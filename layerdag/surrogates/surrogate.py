@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, final
 
+import msgspec
 import numpy as np
 import torch
 
@@ -77,18 +78,11 @@ class SeenCodes:
 
     @classmethod
     def from_dict(cls, data: object) -> "SeenCodes | None":
-        """Return what ``to_dict`` wrote; None for anything else."""
-        if not isinstance(data, Mapping):
-            return None
+        """Return what ``asdict`` made; None for anything else."""
         try:
-            codes = tuple(tuple(int(code) for code in column) for column in data["codes"])
-            return cls(int(data["fewest"]), int(data["most"]), codes)
-        except (KeyError, TypeError, ValueError):
+            return msgspec.convert(data, cls)
+        except msgspec.ValidationError:
             return None
-
-    def to_dict(self) -> dict[str, object]:
-        """Return plain data."""
-        return {**asdict(self), "codes": [list(column) for column in self.codes]}
 
     def outside(self, dag: DAG, schema: GraphSchema) -> str:
         """Return in a phrase what of a graph no graph of the fit was like, "" for nothing."""
@@ -170,7 +164,7 @@ def notes_of(data: GraphDataset, known: KnownTargets, target: str, seed: int) ->
         "seed": seed,
         "train": len(dags),
         "split": data.split.to_dict(),
-        "seen": SeenCodes.from_dags(dags).to_dict(),
+        "seen": asdict(SeenCodes.from_dags(dags)),
     }
 
 

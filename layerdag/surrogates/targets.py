@@ -7,7 +7,6 @@ import numpy as np
 
 from layerdag.dag.dag import DAG
 from layerdag.errors import DataError, UsageError
-from layerdag.graph.attributed_graph import Condition
 from layerdag.schema.schema import GraphSchema
 
 
@@ -43,14 +42,12 @@ def labeled(
         DataError: If no graph carries the target.
         UsageError: If a hidden attribute is not in the schema.
     """
-    known: list[Condition | None] = [dag.conditions.get(target) for dag in dags]
-    kept = [
-        (dag, float(y)) for dag, y in zip(dags, known, strict=True) if isinstance(y, int | float)
-    ]
-    if not kept:
+    target_B = targets(dags, target)
+    row_b = np.flatnonzero([isinstance(dag.conditions.get(target), int | float) for dag in dags])
+    if not row_b.size:
         raise unlabeled(target)
-    shown = mask_attributes([dag for dag, _ in kept], schema, hidden)
-    return Labeled(tuple(shown), np.array([y for _, y in kept]))
+    shown = mask_attributes([dags[i] for i in row_b.tolist()], schema, hidden)
+    return Labeled(tuple(shown), target_B[row_b])
 
 
 def unlabeled(target: str) -> DataError:

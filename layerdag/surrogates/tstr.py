@@ -13,6 +13,7 @@ whether samples have the labels that stand beside them: the conditional error.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -188,13 +189,24 @@ def evaluate_tstr(
             f"{', '.join(families) or 'none'}; name two families."
         )
     cases = [(family, condition) for family in families for condition in conditions]
-    fits = _Fits(real, synthetic, sizes, families)
+    # Surrogates of all real graphs serve several conditions: each is fitted once.
+    of_real = cache(lambda family, seed: families[family](real.dags, real.target_B, sizes, seed))
+
+    def training(family: str, condition: str, seed: int) -> Labeled:
+        if condition != RELABELED:
+            return training_set(condition, real, synthetic, seed)
+        others = [of_real(name, seed) for name in families if name != family]
+        label_FB = np.stack([other.predict(synthetic.dags) for other in others])
+        return Labeled(synthetic.dags, np.median(label_FB, axis=0).astype(np.float64))
+
     rows, draws, conditional = [], {}, []
     for family, condition in track(cases, "train on synthetic, test on real", len(cases)):
-        trained = [fits.training_set(family, condition, seed) for seed in seeds]
+        trained = [training(family, condition, seed) for seed in seeds]
         models = [
-            fits.of_real(family, seed) if condition == REAL else fits.model(family, training, seed)
-            for training, seed in zip(trained, seeds, strict=True)
+            of_real(family, seed)
+            if condition == REAL
+            else families[family](known.dags, known.target_B, sizes, seed)
+            for known, seed in zip(trained, seeds, strict=True)
         ]
         draws[family, condition] = _draws(models, test, seeds)
         summary = _summary(draws[family, condition])
@@ -225,39 +237,6 @@ def evaluate_tstr(
     )
 
 
-class _Fits:
-    """Surrogates by family, condition and seed; those of all real graphs are fitted once."""
-
-    def __init__(
-        self, real: Labeled, synthetic: Labeled, sizes: GraphSizes, families: Mapping[str, Fit]
-    ) -> None:
-        self.real, self.synthetic = real, synthetic
-        self.sizes, self.families = sizes, families
-        self._of_real: dict[tuple[str, int], SurrogateModel] = {}
-
-    def training_set(self, family: str, condition: str, seed: int) -> Labeled:
-        """Return what a family learns from; the labels may be those of the other families."""
-        if condition == RELABELED:
-            return Labeled(self.synthetic.dags, self._labels_of_others(family, seed))
-        return training_set(condition, self.real, self.synthetic, seed)
-
-    def model(self, family: str, training: Labeled, seed: int) -> SurrogateModel:
-        """Return a surrogate that is fitted now."""
-        return self.families[family](training.dags, training.target_B, self.sizes, seed)
-
-    def of_real(self, family: str, seed: int) -> SurrogateModel:
-        """Return the surrogate of all real training graphs."""
-        if (family, seed) not in self._of_real:
-            self._of_real[family, seed] = self.model(family, self.real, seed)
-        return self._of_real[family, seed]
-
-    def _labels_of_others(self, family: str, seed: int) -> np.ndarray:
-        others = [name for name in self.families if name != family]
-        found_FB = [self.of_real(name, seed).predict(self.synthetic.dags) for name in others]
-        label_B: np.ndarray = np.median(np.stack(found_FB), axis=0).astype(np.float64)
-        return label_B
-
-
 def _draws(
     models: Sequence[SurrogateModel],
     tested: Labeled,
@@ -279,11 +258,15 @@ def _draws(
 
 
 def _summary(draws: _Draws) -> dict[str, Score]:
-    return {
-        metric.name: _score(metric, draws[metric.name])
-        for metric in EVALUATED
-        if metric.name in draws
-    }
+    """Summarize the draws of all seeds; the first draw of a seed is the figure itself."""
+    found = {}
+    for metric in EVALUATED:
+        if metric.name in draws:
+            draws_SR = draws[metric.name]
+            mean = float(draws_SR[:, 0].mean())
+            interval = Interval.around(mean, draws_SR[:, 1:], metric.lower, metric.upper)
+            found[metric.name] = Score(mean, interval, tuple(draws_SR[:, 0].tolist()))
+    return found
 
 
 def _reached(family: str, score: str, synthetic: _Draws, real: _Draws) -> ReachedFraction:
@@ -299,10 +282,3 @@ def _gain(case: tuple[str, str], metric: PredictionScore, together: _Draws, alon
         added_SR = -added_SR
     value = float(added_SR[:, 0].mean())
     return Gain(*case, metric.name, value, Interval.around(value, added_SR[:, 1:]))
-
-
-def _score(metric: PredictionScore, draws_SR: np.ndarray) -> Score:
-    """Summarize the draws of all seeds; the first draw of a seed is the figure itself."""
-    mean = float(draws_SR[:, 0].mean())
-    interval = Interval.around(mean, draws_SR[:, 1:], metric.lower, metric.upper)
-    return Score(mean, interval, tuple(draws_SR[:, 0].tolist()))

@@ -78,9 +78,9 @@ def test_the_more_graphs_are_harmed_the_larger_the_figure(name):
         report = compare(train, test, generated, ATTRIBUTES, metrics=computed, replicates=50)
         reports.append(report)
     for metric in metrics:
-        figures = [report.row(metric).generated.value for report in reports]
+        figures = [report[metric].generated.value for report in reports]
         assert figures[0] < figures[1] < figures[2], (metric, figures)
-        worst = reports[-1].row(metric)
+        worst = reports[-1][metric]
         assert worst.ratio_interval is not None
         assert worst.ratio_interval.low > 1, metric
 
@@ -106,7 +106,7 @@ def test_a_collapsed_generator_is_valid_but_not_unique():
     novel = novelty(train, test, collapsed)
     assert novel.unique == pytest.approx(1 / COUNT)
     report = compare(train, test, collapsed, ATTRIBUTES, replicates=10)
-    assert report.row("mmd:embedding").ratio > 3
+    assert report["mmd:embedding"].ratio > 3
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])

@@ -64,9 +64,9 @@ def similarity(data: GraphDataset, split: Split, samples: Sequence[Sample]) -> F
     real = data.graphs["train"], data.graphs[split]
     report = compare(*real, drawn, views, metrics=_METRICS, replicates=REPLICATES)
     names = (*SHAPE, f"attribute:{views[0].name}")
-    found = {name: report.row(name).matched_ratio for name in names}
+    found = {name: report[name].matched_ratio for name in names}
     ratios = {name: round(ratio, 4) for name, ratio in found.items() if ratio is not None}
-    local = {name: _plain(report.row(name)) for name in LOCAL}
+    local = {name: _plain(report[name]) for name in LOCAL}
     return {
         "ratio": round(mean(ratios.values()), 4) if ratios else None,
         "ratios": ratios,

@@ -134,7 +134,7 @@ def _ratios(fold: Fold, samples: Sequence[DAG]) -> dict[str, float]:
     views = attribute_views(fold.data.schema)
     report = compare(fold.real, fold.test, samples, views, replicates=2)
     names = (*SHAPE, f"attribute:{fold.data.schema.attributes[0].name}")
-    ratios = {name: report.row(name).ratio for name in names}
+    ratios = {name: report[name].ratio for name in names}
     return {name: round(ratio, 4) for name, ratio in ratios.items() if ratio is not None}
 
 

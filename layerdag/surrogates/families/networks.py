@@ -228,61 +228,49 @@ def train_network(
     Raises:
         DataError: If a code lies outside ``sizes``.
     """
+    from torch_geometric.loader import DataLoader
+
     set_openmp_passive()
     data = [known_data(dag, sizes) for dag in dags]
     for one, standard_T in zip(data, standard_BT, strict=True):
         one.y = torch.from_numpy(standard_T).float()[None]
     order = numpy_generator(seed, "split").permutation(len(data)).tolist()
     held_back = int(settings.validation_fraction * len(data))
+    validation = [data[i] for i in order[:held_back]]
+    generator = torch.Generator().manual_seed(derive_seed(seed, "order"))
+    train = [data[i] for i in order[held_back:]]
+    loader = DataLoader(train, settings.batch_size, shuffle=True, generator=generator)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(seed, "weights"))
         network = MessagePassingNetwork(
             sizes, settings.width, settings.rounds, standard_BT.shape[1]
         )
-        _train(
-            network,
-            [data[i] for i in order[held_back:]],
-            [data[i] for i in order[:held_back]],
-            settings,
-            seed,
+        optimizer = torch.optim.AdamW(
+            network.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
         )
+        schedule = torch.optim.lr_scheduler.OneCycleLR(
+            optimizer, settings.learning_rate, total_steps=settings.epochs * len(loader) + 1
+        )
+        best, best_weights = float("inf"), network.state_dict()
+        for _ in track(range(settings.epochs), "surrogate", settings.epochs):
+            network.train()
+            for batch in loader:
+                predicted_BT = network(batch).reshape(batch.y.shape)
+                loss = loss_of(predicted_BT, batch.y, settings.ranking_weight)
+                optimizer.zero_grad()
+                loss.backward()
+                nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+                optimizer.step()
+                schedule.step()
+            loss_now = 0.0  # without validation graphs the last epoch is kept
+            if validation:
+                y_BT = torch.cat([one.y for one in validation])
+                loss_now = float(loss_of(standard_predictions(network, validation), y_BT))
+            if loss_now <= best:
+                best = loss_now
+                best_weights = {name: value.clone() for name, value in network.state_dict().items()}
+        network.load_state_dict(best_weights)
     return network
-
-
-def _train(
-    network: MessagePassingNetwork,
-    train: "list[Data]",
-    validation: "list[Data]",
-    settings: NetworkSettings,
-    seed: int,
-) -> None:
-    """Train in place with AdamW, a one-cycle schedule and a Huber loss; keep the best epoch."""
-    from torch_geometric.loader import DataLoader
-
-    generator = torch.Generator().manual_seed(derive_seed(seed, "order"))
-    loader = DataLoader(train, settings.batch_size, shuffle=True, generator=generator)
-    optimizer = torch.optim.AdamW(
-        network.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
-    )
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, settings.learning_rate, total_steps=settings.epochs * len(loader) + 1
-    )
-    best, best_weights = float("inf"), network.state_dict()
-    for _ in track(range(settings.epochs), "surrogate", settings.epochs):
-        network.train()
-        for batch in loader:
-            predicted_BT = network(batch).reshape(batch.y.shape)
-            loss = loss_of(predicted_BT, batch.y, settings.ranking_weight)
-            optimizer.zero_grad()
-            loss.backward()
-            nn.utils.clip_grad_norm_(network.parameters(), 1.0)
-            optimizer.step()
-            schedule.step()
-        loss_now = _validation_loss(network, validation)
-        if loss_now <= best:
-            best = loss_now
-            best_weights = {name: value.clone() for name, value in network.state_dict().items()}
-    network.load_state_dict(best_weights)
 
 
 def loss_of(
@@ -310,14 +298,6 @@ def ranking_loss(
     above_BB = target_B[:, None] > target_B[None, :]
     margin_BB = predicted_B[:, None] - predicted_B[None, :]
     return nn.functional.softplus(-margin_BB[above_BB]).sum() / above_BB.sum().clamp(min=1)
-
-
-def _validation_loss(network: MessagePassingNetwork, data: "list[Data]") -> float:
-    """Return the validation loss; 0 without validation graphs, so that the last epoch is kept."""
-    if not data:
-        return 0.0
-    y_BT = torch.cat([one.y for one in data])
-    return float(loss_of(standard_predictions(network, data), y_BT))
 
 
 def fit_message_passing(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -162,27 +163,19 @@ def fit_with(family: str, settings: Settings) -> Fit:
     """Return the fitting function of a family with these settings in place of its defaults.
 
     Raises:
-        UsageError: If the family has no such settings, or a value is out of range.
+        UsageError: If the family has no such settings.
     """
     chosen = _settings_of(family, settings)
-
-    def fit(
-        dags: Sequence[DAG], target_B: np.ndarray, sizes: GraphSizes, seed: int
-    ) -> SurrogateModel:
-        if isinstance(chosen, BoostingSettings):
-            return fit_boosting(dags, target_B, sizes, seed=seed, settings=chosen)
-        from layerdag.surrogates.families.networks import fit_message_passing
-
-        return fit_message_passing(dags, target_B, sizes, seed=seed, settings=chosen)
-
-    return fit
+    if isinstance(chosen, BoostingSettings):
+        return partial(_fit_boosting, settings=chosen)
+    return partial(_fit_message_passing, settings=chosen)
 
 
 def fit_shared_with(family: str, settings: Settings) -> SharedFit:
     """Return what fits one network to several targets, with settings in place of the defaults.
 
     Raises:
-        UsageError: If the family is no network or has no such settings, or a value is out of range.
+        UsageError: If the family is no network or has no such settings.
     """
     if family != "message_passing":
         raise UsageError(
@@ -224,28 +217,39 @@ def _settings_of(family: str, settings: Settings) -> "BoostingSettings | Network
 
 
 def _fit_message_passing(
-    dags: Sequence[DAG], target_B: np.ndarray, sizes: GraphSizes, seed: int
+    dags: Sequence[DAG],
+    target_B: np.ndarray,
+    sizes: GraphSizes,
+    seed: int,
+    settings: "NetworkSettings | None" = None,
 ) -> SurrogateModel:
     # PyTorch Geometric takes seconds to import: only who needs it pays.
     from layerdag.surrogates.families.networks import fit_message_passing
 
-    return fit_message_passing(dags, target_B, sizes, seed=seed)
+    return fit_message_passing(dags, target_B, sizes, seed=seed, settings=settings)
 
 
 def _fit_boosting(
-    dags: Sequence[DAG], target_B: np.ndarray, sizes: GraphSizes, seed: int
+    dags: Sequence[DAG],
+    target_B: np.ndarray,
+    sizes: GraphSizes,
+    seed: int,
+    settings: BoostingSettings | None = None,
 ) -> SurrogateModel:
-    return fit_boosting(dags, target_B, sizes, seed=seed)
+    return fit_boosting(dags, target_B, sizes, seed=seed, settings=settings)
 
 
 def _fit_stacked(
     dags: Sequence[DAG], target_B: np.ndarray, sizes: GraphSizes, seed: int
 ) -> SurrogateModel:
-    members = {"boosting": _fit_boosting, "message_passing": _fit_message_passing}
+    members: dict[str, Fit] = {
+        "boosting": _fit_boosting,
+        "message_passing": _fit_message_passing,
+    }
     return fit_stacked(dags, target_B, sizes, members, seed=seed)
 
 
-FAMILIES = {
+FAMILIES: dict[str, Fit] = {
     "boosting": _fit_boosting,
     "message_passing": _fit_message_passing,
     "stacked": _fit_stacked,

@@ -61,11 +61,11 @@ def test_a_data_set_and_samples_are_enough(tmp_path):
 def test_metrics_are_chosen_and_ones_own_are_computed():
     neighborhoods = ld.compare(DATA, DATA, metrics=NEIGHBORHOOD_METRICS)
     assert [row.metric for row in neighborhoods.rows] == list(NEIGHBORHOOD_METRICS)
-    assert neighborhoods.row("neighborhood_novelty:3").generated.value == 0.0
+    assert neighborhoods["neighborhood_novelty:3"].generated.value == 0.0
     ends = Ends("ends", "nodes without a child", Goal.MATCH_REAL, unit="nodes")
     report = ld.compare(DATA, GRAPHS[:4], metrics=[*DEFAULT_METRICS, ends], replicates=2)
     assert len(report.rows) == 1 + len(ld.compare(DATA, GRAPHS[:4], replicates=2).rows)
-    assert report.row("ends").generated.value == 1.0
+    assert report["ends"].generated.value == 1.0
     assert "ends" in str(report).splitlines()[-1]
 
 
@@ -74,8 +74,8 @@ def test_codes_of_another_schema_are_compared_by_their_words():
     other = ld.GraphDataset.build("other", "flow", {"train": zabc, "test": GRAPHS})
     assert other.schema.attributes != DATA.schema.attributes
     report = ld.compare(other, other, DATA, replicates=2)
-    assert report.row("attribute:kind").generated.value == pytest.approx(
-        ld.compare(other, other, GRAPHS[:16], replicates=2).row("attribute:kind").generated.value
+    assert report["attribute:kind"].generated.value == pytest.approx(
+        ld.compare(other, other, GRAPHS[:16], replicates=2)["attribute:kind"].generated.value
     )
 
 

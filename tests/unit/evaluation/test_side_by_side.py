@@ -67,9 +67,9 @@ def test_training_graphs_have_ratios_of_1_and_nothing_new(data):
 def test_a_registered_metric_and_generator_enter_the_table(data, plugins):
     made = fitted_generator("again", data).sample(6, 0)
     found = score_generators(data, {"again": made, "real": data.graphs["val"]}, replicates=5)
-    assert found.scores[0].report.row("sources").metric.unit == "nodes"
+    assert found.scores[0].report["sources"].metric.unit == "nodes"
     assert "sources" in str(found)
-    assert ld.compare(data, made, replicates=5).row("sources").generated.value > 0
+    assert ld.compare(data, made, replicates=5)["sources"].generated.value > 0
 
 
 def test_ratios_of_few_graphs_are_too_few_to_tell(data):

@@ -47,7 +47,7 @@ def test_one_stretch_is_the_whole_graph(rng):
         "attribute:op",
     ]
     for row in whole.rows:
-        assert row.ratio == pytest.approx(report.row(row.metric.name).ratio)
+        assert row.ratio == pytest.approx(report[row.metric.name].ratio)
 
 
 def test_stretches_hold_every_node_once_and_there_is_at_least_one(rng):
@@ -92,14 +92,14 @@ def test_the_test_set_itself_has_distance_zero(rng):
     report = compare(train, test, test, ATTRIBUTES, replicates=2)
     distances = [row for row in report.rows if row.metric.goal is Goal.MINIMIZE]
     assert all(row.generated.value == pytest.approx(0, abs=1e-9) for row in distances)
-    assert report.row("coverage").generated.value == 1
+    assert report["coverage"].generated.value == 1
 
 
 def test_wider_graphs_are_further_than_the_training_set(rng):
     train, test = _graphs(rng, 40), _graphs(rng, 40)
     report = compare(train, test, _graphs(rng, 40, width=9), ATTRIBUTES, replicates=50)
     for name in ("nodes", "mean_width", "width", "mmd:sizes", "mmd:embedding"):
-        row = report.row(name)
+        row = report[name]
         assert row.ratio is not None
         assert row.ratio > 2
         assert row.ratio_interval is not None
@@ -112,7 +112,7 @@ def test_a_metric_without_scale_is_listed_as_failed(rng):
     reasons = {result.metric.name: result.error for result in report.failures}
     assert "no scale" in reasons["mmd:sizes"]
     assert "at least 8 graphs" in reasons["classifier_bound"]
-    assert report.row("nodes").ratio is None
+    assert report["nodes"].ratio is None
 
 
 def test_graphs_without_edges_have_no_distance_between_spans(rng):
@@ -121,8 +121,8 @@ def test_graphs_without_edges_have_no_distance_between_spans(rng):
     report = compare(real, real, bare, ATTRIBUTES, replicates=2)
     failed = {result.metric.name for result in report.failures}
     assert {"edge_span", "edge_types", "edge_bigrams"} <= failed
-    assert report.row("edge_span").generated.value is None
-    assert report.row("nodes").generated.value == 0
+    assert report["edge_span"].generated.value is None
+    assert report["nodes"].generated.value == 0
 
 
 def test_the_number_of_attributes_must_match(rng):
@@ -141,8 +141,8 @@ def test_histograms_for_plots_share_their_support(rng):
 
 def test_fewer_generated_graphs_are_compared_with_as_few_real_ones(rng):
     train, test = _graphs(rng, 60), _graphs(rng, 60)
-    few = compare(train, test, _graphs(rng, 6), ATTRIBUTES, replicates=2).row("nodes")
-    many = compare(train, test, _graphs(rng, 60), ATTRIBUTES, replicates=2).row("nodes")
+    few = compare(train, test, _graphs(rng, 6), ATTRIBUTES, replicates=2)["nodes"]
+    many = compare(train, test, _graphs(rng, 60), ATTRIBUTES, replicates=2)["nodes"]
     assert few.matched is not None
     assert few.matched > 1.5 * few.reference.value
     assert many.matched == pytest.approx(many.reference.value)

@@ -302,7 +302,7 @@ def test_shares_of_graphs_stand_as_percentages_beside_those_of_real_ones(content
 def test_distances_have_their_ratio_and_the_one_at_equal_count(content):
     report = content.similarity
     rows = rows_of(content)
-    nodes = report.row("nodes")
+    nodes = report["nodes"]
     row = rows[f"W1 of {nodes.metric.description}"]
     assert float(row.synthetic.replace(",", "")) == pytest.approx(nodes.generated.value, rel=6e-3)
     assert float(row.real.replace(",", "")) == pytest.approx(nodes.reference.value, rel=6e-3)

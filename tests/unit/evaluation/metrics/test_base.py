@@ -66,8 +66,8 @@ def test_a_metric_of_ones_own_stands_in_the_report_beside_the_others(rng):
     report = compare(train, test, generated, OP, metrics=metrics, replicates=20)
     assert [row.metric for row in report.rows] == list(metrics)
     counts = [dag.num_nodes - len(dag.edge_index_2E[1].unique()) for dag in generated]
-    assert report.row("sources").generated.value == pytest.approx(np.mean(counts))
-    assert report.row("largest").generated.value == max(dag.num_nodes for dag in generated)
+    assert report["sources"].generated.value == pytest.approx(np.mean(counts))
+    assert report["largest"].generated.value == max(dag.num_nodes for dag in generated)
     assert "nearer to real is better" in str(report)
     plain = report.to_dict()["rows"][1]["generated"]["metric"]
     assert plain == {
@@ -116,7 +116,7 @@ def test_a_metric_that_gives_up_is_listed_and_the_others_go_on(rng):
         None,
         "A graph is too large.",
     )
-    assert report.row("sources").generated.value == 10
+    assert report["sources"].generated.value == 10
 
 
 @pytest.mark.parametrize("wrong", [Sources, "nodes", None])

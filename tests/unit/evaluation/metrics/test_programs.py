@@ -341,9 +341,9 @@ def test_numbers_that_positions_do_not_tell_are_left_out():
         )
         report = compare([real], [real], [dag], views, metrics=[ShapeViolations()], replicates=2)
         if expected is not None:
-            assert report.row("shape_violation:bytes").generated.value == expected
+            assert report["shape_violation:bytes"].generated.value == expected
         else:
-            assert report.row("shape_violation:bytes").generated.error
+            assert report["shape_violation:bytes"].generated.error
 
 
 def test_graphs_without_operators_flops_or_bytes_have_no_such_metric():
