@@ -87,7 +87,11 @@ def negative_controls(
     graphs = [job.graph for job in jobs if job.graph is not None]
     if not graphs:
         return {}
-    pools = _pools(graphs)
+    columns = {
+        name: np.concatenate([graph.numbers[name] for graph in graphs])
+        for name in graphs[0].numbers
+    }
+    pools = {name: column[_positive(column)] for name, column in columns.items()}
     sent = {"comm_bytes": pools["comm_bytes"]} if "comm_bytes" in pools else {}
     spoiled = {
         "numbers exchanged": [_exchanged(graph, pools, rng) for graph in graphs],
@@ -112,14 +116,6 @@ def _positive(value_N: np.ndarray) -> np.ndarray:
     """Return which values are there and positive, NaN is absent."""
     found_N: np.ndarray = np.nan_to_num(value_N) > 0
     return found_N
-
-
-def _pools(graphs: Sequence[AttributedGraph]) -> dict[str, np.ndarray]:
-    columns = {
-        name: np.concatenate([graph.numbers[name] for graph in graphs])
-        for name in graphs[0].numbers
-    }
-    return {name: column[_positive(column)] for name, column in columns.items()}
 
 
 def _exchanged(

@@ -215,16 +215,22 @@ class StructureTally:
         """
         graphs, outside_B = _without_outside_edges(GraphSet.from_dags(dags))
         layer_N, cyclic_B = _layers(graphs)
+        # One running maximum: each graph is lifted above all layers of those before it.
+        lift = int(layer_N.max(initial=0)) + 2
+        lifted_N = layer_N + graphs.graph_N * lift
         bad_nodes = {
-            "layer-consistent": _drifted(graphs, layer_N),
+            "layer-consistent": (np.maximum.accumulate(lifted_N) > lifted_N),
             "position-range": ~np.all((graphs.u_NA >= 0) & (graphs.u_NA < 1), axis=1),
         }
         if self._training is not None:
             bad_nodes |= _against_training(graphs, self._training)
+        key_E = graphs.edge_index_2E[0] * max(graphs.num_nodes, 1) + graphs.edge_index_2E[1]
+        _, first = np.unique(key_E, return_index=True)
         bad_graphs = {
             "edge-range": outside_B,
             "acyclic": cyclic_B,
-            "no-double-edge": _distinct_edges(graphs) < graphs.edges_B,
+            "no-double-edge": np.bincount(graphs.graph_E[first], minlength=graphs.num_graphs)
+            < graphs.edges_B,
             "not-empty": graphs.nodes_B == 0,
             "connected": _parts(graphs) > 1,
         }
@@ -298,19 +304,6 @@ def _layers(graphs: GraphSet) -> tuple[np.ndarray, np.ndarray]:
         except GraphError:
             cyclic_B[graph] = True
     return layer_N, cyclic_B
-
-
-def _drifted(graphs: GraphSet, layer_N: np.ndarray) -> np.ndarray:
-    # One running maximum over the union: each graph is lifted above all layers of those before it.
-    lift = int(layer_N.max(initial=0)) + 2
-    lifted_N = layer_N + graphs.graph_N * lift
-    return np.maximum.accumulate(lifted_N) > lifted_N
-
-
-def _distinct_edges(graphs: GraphSet) -> np.ndarray:
-    key_E = graphs.edge_index_2E[0] * max(graphs.num_nodes, 1) + graphs.edge_index_2E[1]
-    _, first = np.unique(key_E, return_index=True)
-    return np.bincount(graphs.graph_E[first], minlength=graphs.num_graphs)
 
 
 def _parts(graphs: GraphSet) -> np.ndarray:

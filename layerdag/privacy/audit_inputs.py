@@ -212,7 +212,11 @@ def search_words(folder: str | Path, private: Iterable[str] | str | Path) -> Wor
     words = private_words_of(private) if isinstance(private, str | Path) else frozenset(private)
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     found = list(find_leaked_strings(folder, words))
-    unread = [path for path in paths if _is_packed(path.name)]
+    unread = [
+        path
+        for path in paths
+        if (bool(_PACKED.fullmatch(path.name)) and not _TRACE.fullmatch(path.name))
+    ]
     for path in paths:
         if path.suffix in PARTS:
             try:
@@ -230,10 +234,6 @@ def private_words_of(folder: str | Path) -> frozenset[str]:
         DataError: If it holds no traces and no flow graphs, like data sets of other projects.
     """
     return read_folder(Path(folder)).private
-
-
-def _is_packed(name: str) -> bool:
-    return bool(_PACKED.fullmatch(name)) and not _TRACE.fullmatch(name)
 
 
 def _in_part(path: Path, name: str, words: frozenset[str]) -> Iterator[LeakedString]:

@@ -446,28 +446,6 @@ SHOWN_WORDS = 5
 
 def audit_lines(found: "Audit", caveats: Sequence[str]) -> Iterator[str]:
     """Yield what is printed of an audit."""
-    yield from _copy_lines(found)
-    if found.leaks is not None:
-        yield from _leak_lines(found.leaks)
-    for attack in found.weights:
-        yield f"attack {attack.name}, on the weights (an AUROC of 0.5 is chance)"
-        yield f"                  {_told(attack)}"
-        yield from _beside(attack)
-    yield from _shadow_lines(found)
-    yield from _word_lines(found)
-    yield from _structure_lines(found)
-    if found.held is not None:
-        yield (
-            f"What learns, aligns or infers, and neighborhoods and local structure, looked at "
-            f"{found.held:,} of the {found.novelty.graphs:,} samples, drawn at random (seed 0); "
-            "everything else at all of them."
-        )
-    if found.advice:
-        yield found.advice
-    yield " ".join(caveats)
-
-
-def _copy_lines(found: "Audit") -> Iterator[str]:
     new, copies = found.novelty, found.copies
     yield f"{new.graphs:,} samples, {found.train:,} training and {found.held_out:,} held-out graphs"
     yield f"copies of training graphs            {percent(new.copied)}"
@@ -478,6 +456,33 @@ def _copy_lines(found: "Audit") -> Iterator[str]:
     yield f"  as near as so many held-out graphs {percent(copies.near_quantile)}"
     if found.rare is not None:
         yield found.rare.in_words()
+    if found.leaks is not None:
+        yield from _leak_lines(found.leaks)
+    for attack in found.weights:
+        yield f"attack {attack.name}, on the weights (an AUROC of 0.5 is chance)"
+        yield f"                  {_told(attack)}"
+        yield from _beside(attack)
+    yield from _shadow_lines(found)
+    yield from _word_lines(found)
+    if found.neighborhoods:
+        yield f"{'nodes whose neighborhood occurs':<36} {'samples':<20} held-out graphs"
+    for name, of_samples, of_real in neighborhood_cells(found.neighborhoods):
+        yield f"  {name:<34} {of_samples:<20} {of_real}"
+    if found.local:
+        yield f"{'local structure':<36} {'samples':<20} held-out graphs"
+    for name, of_samples, of_real in (
+        (row.metric.name, *figure_cells(row)) for row in found.local if not row.generated.error
+    ):
+        yield f"  {name:<34} {of_samples:<20} {of_real}"
+    if found.held is not None:
+        yield (
+            f"What learns, aligns or infers, and neighborhoods and local structure, looked at "
+            f"{found.held:,} of the {found.novelty.graphs:,} samples, drawn at random (seed 0); "
+            "everything else at all of them."
+        )
+    if found.advice:
+        yield found.advice
+    yield " ".join(caveats)
 
 
 def _leak_lines(leaks: SampleLeaks) -> Iterator[str]:
@@ -547,19 +552,6 @@ def _word_lines(found: "Audit") -> Iterator[str]:
     yield from (f"  {word.sentence()}" for word in search.found[:SHOWN_WORDS])
     if len(search.found) > SHOWN_WORDS:
         yield f"  and {len(search.found) - SHOWN_WORDS:,} more"
-
-
-def _structure_lines(found: "Audit") -> Iterator[str]:
-    if found.neighborhoods:
-        yield f"{'nodes whose neighborhood occurs':<36} {'samples':<20} held-out graphs"
-    for name, of_samples, of_real in neighborhood_cells(found.neighborhoods):
-        yield f"  {name:<34} {of_samples:<20} {of_real}"
-    if found.local:
-        yield f"{'local structure':<36} {'samples':<20} held-out graphs"
-    for name, of_samples, of_real in (
-        (row.metric.name, *figure_cells(row)) for row in found.local if not row.generated.error
-    ):
-        yield f"  {name:<34} {of_samples:<20} {of_real}"
 
 
 def neighborhood_cells(rows: Sequence[SimilarityRow]) -> Iterator[tuple[str, str, str]]:

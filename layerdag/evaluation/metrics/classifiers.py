@@ -318,10 +318,6 @@ def _area_draws(
             np.bincount(index, weights=weight_B[graph], minlength=size)
             for index, graph, weight_B in zip(indices, graph_of, (other_B, real_B), strict=True)
         )
-        found.append(_area(other_S, real_S))
+        below_S = np.cumsum(real_S) - real_S / 2
+        found.append(float(other_S @ below_S / (other_S.sum() * real_S.sum())))
     return np.array(found)
-
-
-def _area(other_S: np.ndarray, real_S: np.ndarray) -> float:
-    below_S = np.cumsum(real_S) - real_S / 2
-    return float(other_S @ below_S / (other_S.sum() * real_S.sum()))

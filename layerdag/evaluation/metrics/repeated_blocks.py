@@ -123,7 +123,11 @@ def repeated_blocks(graphs: GraphSet) -> list[RepeatedBlock]:
     Raises:
         GraphError: If there is a cycle.
     """
-    runs = sorted(_repetitions(_layer_colors(graphs), graphs), key=_longest_first)
+    # A hash of the multiset of operators of each layer, uint64 (L,).
+    color_L = np.zeros(graphs.width_L.size, dtype=np.uint64)
+    layer_N = graphs.layer_ptr[graphs.graph_N] + graphs.layer_N
+    np.add.at(color_L, layer_N, operator_hashes(graphs))
+    runs = sorted(_repetitions(mix_hashes(color_L), graphs), key=_longest_first)
     taken_L = np.zeros(graphs.width_L.size, dtype=bool)
     found = []
     for run in runs:
@@ -147,14 +151,6 @@ def _longest_free(taken_L: np.ndarray, first: int, end: int) -> tuple[int, int]:
     ends = np.concatenate((taken, [end]))
     best = int(np.argmax(ends - starts))
     return int(starts[best]), int(ends[best])
-
-
-def _layer_colors(graphs: GraphSet) -> np.ndarray:
-    """Return a hash of the multiset of operators of each layer, uint64 (L,)."""
-    color_L = np.zeros(graphs.width_L.size, dtype=np.uint64)
-    layer_N = graphs.layer_ptr[graphs.graph_N] + graphs.layer_N
-    np.add.at(color_L, layer_N, operator_hashes(graphs))
-    return mix_hashes(color_L)
 
 
 def _repetitions(color_L: np.ndarray, graphs: GraphSet) -> Iterator[RepeatedBlock]:
