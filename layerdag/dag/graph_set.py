@@ -148,6 +148,13 @@ class GraphSet:
         )
 
     @cached_property
+    def widest_B(self) -> np.ndarray:
+        """Number of nodes of the widest layer of each graph."""
+        widest_B = np.zeros(self.num_graphs, dtype=np.int64)
+        np.maximum.at(widest_B, self.graph_L, self.width_L)
+        return widest_B
+
+    @cached_property
     def graph_L(self) -> np.ndarray:
         """Graph of each layer."""
         return np.repeat(np.arange(self.num_graphs), self.layers_B)

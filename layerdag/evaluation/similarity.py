@@ -1,16 +1,12 @@
-"""``compare``, report by depth, default metrics.
-
-How far generated DAGs are from real ones, on the scale real training set vs real test set.
+"""How far generated DAGs are from real ones, on the scale real training set vs real test set.
 
 Every figure is a distance between the generated set and the real test set; beside it stands the
 same distance between the real training set and the real test set, and their ratio. Intervals come
 from a bootstrap over graphs.
 
-Are samples as near to real graphs in their last layers as in their first? Similarity by depth.
-
-An autoregressive sampler builds on what it has sampled: its mistakes add up, and the deeper layers
-drift away from real ones while figures of whole graphs still look well. So every graph is cut into
-bins by depth, and each bin is compared with the same bin of real graphs.
+By depth: an autoregressive sampler builds on what it has sampled, so that its mistakes add up and
+deeper layers drift away from real ones while figures of whole graphs still look well. So every
+graph is cut into bins by depth, and each bin is compared with the same bin of real graphs.
 """
 
 import json

@@ -1,17 +1,14 @@
-"""Validity, uniqueness, novelty: rules on sets of DAGs, and V.U.N.
+"""Rules on sets of DAGs, and how many generated graphs are valid, unique and novel (V.U.N.).
 
 Layer laws: LayerDAG (arXiv 2411.02322), section 3.1. A sampled graph lists its nodes layer by
 layer; a node whose longest-path layer is smaller than that of a node listed before it has drifted:
-no parent of it stands in the layer before.
+none of its parents is in the layer before.
 
-V.U.N.: how many generated graphs are valid, unique and novel, and all three at once.
-
-The figure is that of SPECTRE (Martinkus et al., ICML 2022, arXiv 2204.01613), which DiGress (Vignac
-et al., ICLR 2023, arXiv 2209.14734) and GraphGUIDE (Tseng et al., 2023, arXiv 2302.03790) report. A
-graph is *unique* if it is the first of its isomorphism class among the generated graphs, and
-*novel* if no training graph is of its class. Classes are those of the Weisfeiler-Lehman hash of the
-attributed, directed graph; graphs that it cannot tell apart count as equal, which errs on the side
-of a repetition. Numbers count by their bin.
+V.U.N. is the figure of SPECTRE (Martinkus et al., ICML 2022, arXiv 2204.01613), which DiGress
+(Vignac et al., ICLR 2023) and GraphGUIDE (Tseng et al., 2023) report. A graph is *unique* if it is
+the first of its isomorphism class among the generated graphs, and *novel* if no training graph is
+of its class. Classes are those of the Weisfeiler-Lehman hash of the attributed, directed graph;
+graphs with one hash count as equal, which errs on the side of a repetition. Numbers count by bin.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -213,14 +210,15 @@ class StructureTally:
             UsageError: If there is no graph.
             DataError: If graphs have different numbers of attributes.
         """
-        graphs, outside_B = _without_outside_edges(GraphSet.from_dags(dags))
+        whole = GraphSet.from_dags(dags)
+        graphs, outside_B = _without_outside_edges(whole)
         layer_N, cyclic_B = _layers(graphs)
         # One running maximum: each graph is lifted above all layers of those before it.
         lift = int(layer_N.max(initial=0)) + 2
         lifted_N = layer_N + graphs.graph_N * lift
         bad_nodes = {
             "layer-consistent": (np.maximum.accumulate(lifted_N) > lifted_N),
-            "position-range": ~np.all((graphs.u_NA >= 0) & (graphs.u_NA < 1), axis=1),
+            "position-range": ~np.all((whole.u_NA >= 0) & (whole.u_NA < 1), axis=1),
         }
         if self._training is not None:
             bad_nodes |= _against_training(graphs, self._training)

@@ -1,17 +1,16 @@
 """Reconstruction, identification and property inference, and all attacks on samples together.
 
-Reconstruction asks how much of a real graph the sample holds that is best aligned with it. Nodes
-are read layer by layer, and within a layer by their operators; two graphs are aligned by the
-longest common subsequence, whose length is found for one node after the other with all places of
-the other graph as the bits of one number (Hyyrö, AWOCA 2004).
+Reconstruction asks how much of a real graph the best aligned sample holds. Nodes are read layer by
+layer, and within a layer by their operators; two graphs are aligned by the longest common
+subsequence, whose length is found for one node after the other with all places of the other graph
+as the bits of one number (Hyyrö, AWOCA 2004).
 
 Identification asks which job made a sample: the attacker guesses family, parallelism, depth and
 width of the nearest training job as read from the sample, and the same of the nearest held-out job,
 which no sample can betray.
 
-Property inference asks whether samples tell the training set from other sets of the same kind of
-jobs (Ateniese et al., IJSN 10(3), 2015; Suri and Evans, PETS 2022): do they follow it where it
-happens to differ from other sets drawn as it was?
+Property inference asks whether samples follow the training set where it happens to differ from
+other sets drawn as it was (Ateniese et al., IJSN 10(3), 2015; Suri and Evans, PETS 2022).
 
 Each attack alone is right about nothing being found in 39 of 40 cases where nothing leaks; of many
 attacks some would be wrong far more often. Those by distance keep that level each, those that

@@ -15,11 +15,13 @@ import torch
 from layerdag.dag.dag import DAG, graph_hashes, layers_of
 from layerdag.dag.graph_set import GraphSet
 from layerdag.errors import GraphError
+from layerdag.evaluation.metrics.descriptor_metrics import edge_pairs
 from layerdag.graph.attributed_graph import SIZE_CONDITIONS
 from layerdag.graph.topology import neighborhood_colors
 from layerdag.privacy.copies import KernelIndex, kernel_distances
 from layerdag.privacy.membership import Scores
 from layerdag.runtime.rng import derive_seed, numpy_generator
+from layerdag.surrogates.families.base import log_counts, shape_features
 
 MAX_PAIRS = 128
 """Pairs of first attributes at edges with a column of their own: the most frequent ones."""
@@ -32,7 +34,8 @@ def graph_descriptors(graphs: GraphSet, real: int) -> np.ndarray:
 
     Counts enter as log(1 + count).
     """
-    columns = [_shape(graphs), _counts(graphs, graphs.graph_E, graphs.edge_type_E)]
+    shape = np.delete(shape_features(graphs), 5, axis=1)  # nodes per layer follow from the others
+    columns = [shape, _counts(graphs, graphs.graph_E, graphs.edge_type_E)]
     for code_N in graphs.x_NA.T:
         columns.append(_counts(graphs, graphs.graph_N, np.minimum(code_N, MAX_CODES - 1)))
     columns.append(_pairs(graphs, real))
@@ -52,42 +55,14 @@ def main_components(x_BF: np.ndarray, real: int) -> np.ndarray:
     return found_BC
 
 
-def widths_of(graphs: GraphSet) -> np.ndarray:
-    """Return the number of nodes of the widest layer of each graph."""
-    widest_B = np.zeros(graphs.num_graphs, dtype=np.int64)
-    np.maximum.at(widest_B, graphs.graph_L, graphs.width_L)
-    return widest_B
-
-
-def _shape(graphs: GraphSet) -> np.ndarray:
-    nodes_B = np.maximum(graphs.nodes_B, 1)
-    roots_B = np.bincount(graphs.graph_N[graphs.in_degree_N == 0], minlength=graphs.num_graphs)
-    leaves_B = np.bincount(graphs.graph_N[graphs.out_degree_N == 0], minlength=graphs.num_graphs)
-    span_B = np.bincount(graphs.graph_E, weights=graphs.span_E, minlength=graphs.num_graphs)
-    values = (
-        np.log1p(graphs.nodes_B),
-        np.log1p(graphs.edges_B),
-        np.log1p(graphs.layers_B),
-        np.log1p(widths_of(graphs)),
-        graphs.edges_B / nodes_B,
-        roots_B / nodes_B,
-        leaves_B / nodes_B,
-        span_B / np.maximum(graphs.edges_B, 1),
-    )
-    return np.stack(values, axis=1)
-
-
 def _counts(graphs: GraphSet, graph: np.ndarray, code: np.ndarray) -> np.ndarray:
     """Return log(1 + count) of each code in each graph."""
-    size = int(code.max(initial=0)) + 1
-    counts = np.bincount(graph * size + code, minlength=graphs.num_graphs * size)
-    return np.log1p(counts.reshape(graphs.num_graphs, size))
+    return log_counts(code, graph, graphs.num_graphs, int(code.max(initial=0)) + 1)
 
 
 def _pairs(graphs: GraphSet, real: int) -> np.ndarray:
     """Return log(1 + count) of the pairs of first attributes that edges most often connect."""
-    source_E, target_E = graphs.x_NA[:, 0].astype(np.int64)[graphs.edge_index_2E]
-    pair_E = (source_E << 31) | target_E
+    pair_E = edge_pairs(graphs)
     known, count = np.unique(pair_E[graphs.graph_E < real], return_counts=True)
     known = np.sort(known[np.argsort(-count, kind="stable")[:MAX_PAIRS]])
     kept_E = np.isin(pair_E, known)
@@ -602,7 +577,7 @@ def traits_of(pool: AttackPool, seed: int) -> tuple[Trait, ...]:
         for name in _categories(pool)
     ]
     unknown_P = np.full(len(pool.dags), -1)
-    seen = {"depth": pool.graphs.layers_B, "width": widths_of(pool.graphs)}
+    seen = {"depth": pool.graphs.layers_B, "width": pool.graphs.widest_B}
     if pool.numeric:
         seen["size"] = _largest(pool)
     return (*found, *(Trait(name, code_P, unknown_P) for name, code_P in seen.items()))

@@ -1,12 +1,10 @@
-"""Scores of predictions, coverage of intervals, conformal calibration.
-
-Prediction intervals from graphs that no fit saw: split-conformal calibration.
+"""Scores of predictions, and their intervals by split-conformal calibration.
 
 Vovk, Gammerman and Shafer, "Algorithmic Learning in a Random World", 2005; Lei, G'Sell, Rinaldo,
 Tibshirani and Wasserman, JASA 113(523), 2018. The interval of a new graph is as wide as the error
-that the wanted fraction of calibration graphs stayed below. Where new and calibration graphs come
-from the same source, at least this fraction of intervals hold the target, whatever the model; this
-is an average over graphs, and some kinds of graphs may be covered less often than others.
+that the wanted fraction of calibration graphs, which no fit saw, stayed below. Where new and
+calibration graphs come from the same source, at least this fraction of intervals hold the target,
+whatever the model, on average over graphs; some kinds of graphs may be covered less often.
 """
 
 import math

@@ -1,6 +1,4 @@
-"""``Surrogate``: fit, predict, intervals.
-
-Fit a family to one target of a data set, or to several: each by itself, or one network to all.
+"""Fit a family to one target of a data set, or to several: each by itself, or one network to all.
 
 Shape letters: B graphs.
 """

@@ -1,6 +1,4 @@
-"""Train on synthetic graphs, test on real ones (TSTR).
-
-Train on synthetic, test on real: do synthetic graphs teach a surrogate what real ones do?
+"""Train on synthetic, test on real (TSTR): do synthetic graphs teach a surrogate what real ones do?
 
 A score says nothing alone. Beside training on synthetic graphs stand the ceiling (training on all
 real graphs), a real subsample, the real graphs drawn again with replacement, the floor (real graphs

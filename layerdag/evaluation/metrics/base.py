@@ -1,15 +1,11 @@
-"""Contract, comparison, histograms.
+"""What a metric is, the sets of graphs that it compares, and histograms of their values.
 
-A histogram per graph, and distances between the pooled histograms of two sets of graphs.
+A metric is a name, a goal, bounds, and a way to compute a row of results (SDMetrics' idea). One
+that fails does not end a report: its failure is listed, never averaged away.
 
-Keeping counts by graph makes the bootstrap over graphs a matrix product: a resampled set is a row
-of weights, its pooled histogram is ``weights_RB @ counts_BK``. A graph has few of all the values of
-a set, so that the counts are a sparse matrix.
-
-What a metric is: a name, a goal, bounds, a way to compute it, and a row of results.
-
-The contract follows SDMetrics' idea (metric -> result -> report): a failing metric does not end a
-report, and its failure is listed, never averaged away.
+A histogram keeps its counts by graph, so that the bootstrap over graphs is a matrix product: a
+resampled set is a row of weights, its pooled histogram is ``weights_RB @ counts_BK``. A graph has
+few of all the values of a set, so that the counts are a sparse matrix.
 """
 
 import math

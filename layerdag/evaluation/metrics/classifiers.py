@@ -1,24 +1,18 @@
-"""Two-sample tests of graphs and nodes.
+"""Can a classifier tell generated from real graphs, or their nodes?
 
-Can a classifier tell generated from real graphs? A lower bound of their Jensen-Shannon distance.
+**Graphs**: a lower bound of their Jensen-Shannon distance (PolyGraph Discrepancy, ICLR 2026). Fit a
+classifier on descriptors of half the graphs; on the other half D = sqrt(max(0, 1/2 E_real log2 p +
+1/2 E_gen log2 (1 - p) + 1)), with p the probability of "real" under equal priors, lies in [0, 1]
+and, in expectation, below the distance. The descriptor is chosen by cross validation inside the
+first half, so the choice costs nothing. The descriptors are those of the kernel metrics, and the
+pairs of first attributes that edges connect: in embeddings of whole graphs, what is wrong at single
+edges drowns in what differs between graphs. At least 256 graphs a side are advised: with few, the
+bound is loose and falls to 0.
 
-PolyGraph Discrepancy (ICLR 2026): fit a classifier on descriptors of half the graphs; on the other
-half D = sqrt(max(0, 1/2 E_real log2 p + 1/2 E_gen log2 (1 - p) + 1)), with p the probability of
-"real" under equal priors, lies in [0, 1] and, in expectation, below the Jensen-Shannon distance.
-The descriptor is chosen by cross validation inside the first half, so the choice costs nothing.
-Here the descriptors are those of directed, attributed graphs: those of the kernel metrics, and the
-pairs of first attributes that edges connect. Without these pairs graphs whose operators or edges
-were shuffled pass: in embeddings of whole graphs, what is wrong at single edges drowns in what
-differs between graphs. At least 256 graphs a side are advised: with few, the bound is loose and
-falls to 0.
-
-Can a classifier tell a node of a generated graph from one of a real graph?
-
-Boosted trees see what a node says of itself and of its surroundings: its operator, that of its
-first parent, its numbers, its degrees. They are fitted on the nodes of half of the graphs of both
-sets and evaluated on the nodes of the other half, and the other way round, so that no graph is on
-both sides. The figure is the chance that a node of a generated graph scores higher than one of a
-real graph (AUROC): 0.5 is indistinguishable, 1 told apart without error.
+**Nodes**: boosted trees see a node's operator, that of its first parent, its numbers and degrees.
+They are fitted on the nodes of half of the graphs of both sets and evaluated on the other half, and
+the other way round. The figure is the chance that a node of a generated graph scores higher than
+one of a real graph (AUROC): 0.5 is indistinguishable, 1 told apart without error.
 """
 
 from collections.abc import Mapping, Sequence
@@ -199,16 +193,9 @@ class NodeClassifier(Metric):
         return SimilarityRow.of_bootstraps(self, (found[0], {}), (found[1], {}))
 
 
-@dataclass(frozen=True, eq=False)
-class NodeRows:
-    """What the classifier sees of nodes.
-
-    Attributes:
-        features_NF: Operator, operator of the first parent (-1 for none), degrees, numbers.
-    """
-
-    features_NF: np.ndarray
-    graph_N: np.ndarray
+NodeRows = tuple[np.ndarray, np.ndarray]
+"""Of each node, (N, F) operator, operator of the first parent (-1 for none), degrees and numbers;
+and its graph."""
 
 
 def node_rows(graphs: GraphSet, ordered: Sequence[int]) -> NodeRows:
@@ -233,7 +220,7 @@ def node_rows(graphs: GraphSet, ordered: Sequence[int]) -> NodeRows:
     parent_N[children] = code_N[source_E[order_E[first]]]
     columns = [code_N, parent_N, graphs.in_degree_N, graphs.out_degree_N]
     columns += [graphs.x_NA[:, index] + graphs.u_NA[:, index] for index in ordered]
-    return NodeRows(np.stack(columns, axis=1).astype(np.float64), graphs.graph_N)
+    return np.stack(columns, axis=1).astype(np.float64), graphs.graph_N
 
 
 def _rows(graphs: GraphSet, ordered: Sequence[int], seed: int) -> NodeRows:
@@ -242,20 +229,20 @@ def _rows(graphs: GraphSet, ordered: Sequence[int], seed: int) -> NodeRows:
     Raises:
         DataError: If fewer than ``MIN_GRAPHS`` graphs have nodes.
     """
-    rows = node_rows(graphs, ordered)
-    found = np.unique(rows.graph_N).size
+    features_NF, graph_N = node_rows(graphs, ordered)
+    found = np.unique(graph_N).size
     if found < MIN_NODE_CLASSIFIER_GRAPHS:
         raise DataError(
             f"The classifier of nodes needs at least {MIN_NODE_CLASSIFIER_GRAPHS} graphs "
             f"of each set, found {found}."
         )
     if graphs.num_nodes <= MAX_NODES:
-        return rows
+        return features_NF, graph_N
     # By the content of nodes and not by their place, so that the order of nodes does not matter.
-    order_N = np.lexsort((*rows.features_NF.T, rows.graph_N))
+    order_N = np.lexsort((*features_NF.T, graph_N))
     rng = numpy_generator(seed, "nodes of the classifier")
     kept = order_N[np.sort(rng.choice(graphs.num_nodes, MAX_NODES, replace=False))]
-    return NodeRows(rows.features_NF[kept], rows.graph_N[kept])
+    return features_NF[kept], graph_N[kept]
 
 
 def _areas(other: NodeRows, real: NodeRows, seed: int, replicates: int) -> np.ndarray:
@@ -263,52 +250,44 @@ def _areas(other: NodeRows, real: NodeRows, seed: int, replicates: int) -> np.nd
 
     It is the mean of two areas, one of each half of the graphs under the trees of the other half.
     """
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
     rng = numpy_generator(seed, "node classifier")
     others, reals = _halves(other, rng), _halves(real, rng)
     area_HR = []
     for half in (0, 1):
-        model = _fitted(others[1 - half], reals[1 - half], seed)
+        learned = others[1 - half][0], reals[1 - half][0]
+        trees = HistGradientBoostingClassifier(
+            max_iter=_TREES,
+            class_weight="balanced",
+            early_stopping=False,
+            random_state=derive_seed(seed, "node classifier") % 2**32,
+        )
+        trees.fit(np.concatenate(learned), np.repeat([1, 0], [len(rows) for rows in learned]))
         tested = others[half], reals[half]
-        scores = [model.predict_proba(rows.features_NF)[:, 1] for rows in tested]
-        area_HR.append(_area_draws(scores, tested, rng, replicates))
+        scores = [trees.predict_proba(features_NF)[:, 1] for features_NF, _ in tested]
+        area_HR.append(_area_draws(scores, [graph_N for _, graph_N in tested], rng, replicates))
     area_R: np.ndarray = np.mean(area_HR, axis=0)
     return area_R
 
 
 def _halves(rows: NodeRows, rng: np.random.Generator) -> tuple[NodeRows, NodeRows]:
-    graphs = rng.permutation(np.unique(rows.graph_N))
-    first_N = np.isin(rows.graph_N, graphs[: graphs.size // 2])
-    first, second = (
-        NodeRows(rows.features_NF[chosen_N], rows.graph_N[chosen_N])
-        for chosen_N in (first_N, ~first_N)
-    )
-    return first, second
-
-
-def _fitted(other: NodeRows, real: NodeRows, seed: int) -> Any:
-    from sklearn.ensemble import HistGradientBoostingClassifier
-
-    features_NF = np.concatenate([other.features_NF, real.features_NF])
-    is_other_N = np.repeat([1, 0], [len(other.graph_N), len(real.graph_N)])
-    model = HistGradientBoostingClassifier(
-        max_iter=_TREES,
-        class_weight="balanced",
-        early_stopping=False,
-        random_state=derive_seed(seed, "node classifier") % 2**32,
-    )
-    return model.fit(features_NF, is_other_N)
+    features_NF, graph_N = rows
+    graphs = rng.permutation(np.unique(graph_N))
+    first_N = np.isin(graph_N, graphs[: graphs.size // 2])
+    return (features_NF[first_N], graph_N[first_N]), (features_NF[~first_N], graph_N[~first_N])
 
 
 def _area_draws(
     scores: Sequence[np.ndarray],
-    rows: Sequence[NodeRows],
+    graphs: Sequence[np.ndarray],
     rng: np.random.Generator,
     replicates: int,
 ) -> np.ndarray:
     position_N = np.unique(np.concatenate(scores), return_inverse=True)[1].ravel()
     indices = np.split(position_N, [scores[0].size])
     size = int(position_N.max()) + 1
-    graph_of = [np.unique(one.graph_N, return_inverse=True)[1].ravel() for one in rows]
+    graph_of = [np.unique(graph_N, return_inverse=True)[1].ravel() for graph_N in graphs]
     counts = [int(graph.max()) + 1 for graph in graph_of]
     draws = [[np.ones((1, count)), bootstrap_weights(rng, replicates, count)] for count in counts]
     weights = [np.concatenate(parts) for parts in draws]

@@ -1,27 +1,20 @@
-"""MMD, embeddings, manifold.
+"""Distances of whole graphs: maximum mean discrepancy (MMD), and precision and recall of manifolds.
 
-Embeddings of DAGs by an untrained graph network, which see structure and attributes at once.
+**Embeddings** by an untrained graph network, which see structure and attributes at once (Thompson
+et al., ICLR 2022): 3 rounds of width 35 with fixed random orthogonal weights, summed over nodes
+after each round and concatenated. Parents and children are summed apart, so that edge direction
+enters, and every attribute has its own random embedding. Unlike in the paper, node sums are divided
+by the root of the node count: traces differ in size a hundredfold.
 
-After Thompson et al. (ICLR 2022): a graph isomorphism network with fixed random orthogonal weights,
-3 rounds of width 35, summed over nodes after each round and concatenated. Parents and children are
-summed apart, so that edge direction enters, and every attribute has its own random embedding. One
-change to the paper: node sums are divided by the root of the node count, because traces differ in
-size a hundredfold and plain sums would then see nothing but size.
+**Manifolds.** Balls around graphs reach to their k-th nearest neighbor in the same set. Precision
+and recall after Kynkaanniemi et al. (NeurIPS 2019), density and coverage after Naeem et al. (ICML
+2020), on the embeddings with k = 5.
 
-Fidelity and diversity apart: do samples lie where real graphs lie, and everywhere they do?
-
-Balls around graphs reach to their k-th nearest neighbor in the same set. Precision and recall
-after Kynkaanniemi et al. (NeurIPS 2019), density and coverage after Naeem et al. (ICML 2020), on
-the embeddings of ``random_embeddings`` with k = 5, as Thompson et al. (ICLR 2022) propose.
-
-Maximum mean discrepancy with a radial-basis kernel over descriptors of whole graphs.
-
-MMD^2 = E k(x, x') - 2 E k(x, y) + E k(y, y') with k(a, b) = exp(-|a - b|^2 / (2 s^2)) (Gretton et
-al., JMLR 13, 2012). The Gaussian kernel over total variation or EMD that graph papers often use is
-not positive definite (O'Bray et al., ICLR 2022), so descriptors are vectors under the Euclidean
+**MMD**^2 = E k(x, x') - 2 E k(x, y) + E k(y, y') with k(a, b) = exp(-|a - b|^2 / (2 s^2)) (Gretton
+et al., JMLR 13, 2012). The Gaussian kernel over total variation or EMD that graph papers often use
+is not positive definite (O'Bray et al., ICLR 2022), so descriptors are vectors under the Euclidean
 distance. The bandwidth s is the median distance between real training and real test graphs
-(``MAX_FOR_BANDWIDTH`` of each at most), the same for both comparisons, and is reported. The kernel
-of all pairs of graphs is summed block by block and never held.
+(``MAX_FOR_BANDWIDTH`` of each at most), the same for both comparisons, and is reported.
 """
 
 import math

@@ -1,40 +1,21 @@
-"""1-hop novelty, type hashes, paths.
+"""Is local structure like that of real graphs? Neighborhoods, paths and type hashes of operators.
 
-Is local structure like that of real graphs? Neighborhoods that are new, and that repeat.
+**Neighborhoods.** A node's color is its first attribute, the operator of a trace. Each
+Weisfeiler-Lehman round hashes the color of a node with the sorted multisets of its parents' and of
+its children's colors, so that after r rounds two nodes have one color if their neighborhoods of
+radius r look alike. Real jobs repeat blocks and share most of them with other jobs; samples can
+have the right sizes, degrees and frequencies of operators and do neither.
 
-A node's color is its first attribute, the operator of a trace. Each Weisfeiler-Lehman round hashes
-the color of a node with the sorted multisets of its parents' and of its children's colors, edges of
-all types together, so that after r rounds two nodes have one color if their neighborhoods of radius
-r look alike. Programs repeat blocks, and real jobs share most blocks with other jobs; samples can
-have the right sizes, degrees and frequencies of operators and yet neither.
+**Paths.** The n-grams of a graph are the sequences of operators along its paths of n nodes. There
+are exponentially many paths, most of them through a few hubs, so a sequence counts once for each
+node at which such a path ends, and the work grows with distinct sequences.
 
-Frequencies of very many kinds (paths, type hashes), pooled over the graphs of a set.
-
-``Histograms`` keeps a dense matrix of graphs and kinds. Here most kinds occur in few graphs, so the
-counts are sparse, and kinds are weighed a block at a time.
-
-Sequences of operators along paths: do operators follow one another as in real graphs?
-
-The n-grams of a graph are the sequences of operators of its paths of n nodes. There are
-exponentially many paths, and most of them lead through a few hubs, so paths are not counted: a
-sequence counts once at each node at which such a path ends, however many paths lead there. The
-sequences that end at a node are those that end at its parents, each one longer; equal ones become
-one at every step, so that the work grows with distinct sequences and not with paths.
-
-Type hashes of WfChef: what lies above and below a node, all the way.
-
-Coleman, Casanova and Ferreira da Silva, "WfChef: Automated Generation of Accurate Scientific
-Workflow Generators" (eScience 2021), as in WfCommons: the top-down hash of a node is that of its
-type and the set of its parents' top-down hashes, the bottom-up hash that of its type and the set of
-its children's; the type hash is both. With r_t and s_t the numbers of nodes of type hash t in a
-real and a synthetic workflow, T all that occur in either and N the nodes of the real one, their
-error is sqrt(sum_t (r_t - s_t)^2 / |T|) / N.
-
-That compares two workflows of one size. Here sets are compared, so r_t / N and s_t / N become
-r_t and s_t, the frequencies pooled over the graphs of a set, and the value is their total
-variation. Squares suit frequencies badly of which most are those of a single node: |T| grows with
-every hash that is new, and a few frequent hashes outweigh all others, so that errors fall where
-samples are less alike. WfChef's error stands in the breakdown, as "rmse".
+**Type hashes** of WfChef (Coleman, Casanova and Ferreira da Silva, eScience 2021): the top-down
+hash of a node is that of its type and the set of its parents' top-down hashes, the bottom-up hash
+that of its type and the set of its children's; the type hash is both. WfChef compares two workflows
+of one size by the root mean squared difference of their counts. Here sets are compared, by the
+total variation of frequencies pooled over graphs: squares suit frequencies badly of which most are
+those of a single node. WfChef's error is in the breakdown, as "rmse".
 """
 
 import math

@@ -106,18 +106,16 @@ def graph_features(dags: Sequence[DAG], sizes: GraphSizes) -> np.ndarray:
         GraphError: If a graph has a cycle.
     """
     graphs = GraphSet.from_dags(dags)
-    columns = [*_shape(graphs), _per_graph(graphs, graphs.edge_type_E, sizes.edge_types, "edge")]
+    edges = _per_graph(graphs, graphs.edge_type_E, sizes.edge_types, "edge")
+    columns = [shape_features(graphs), edges]
     for index, size in enumerate(sizes.attributes):
         columns.append(_per_graph(graphs, graphs.x_NA[:, index], size, f"attribute {index}"))
     return np.concatenate(columns, axis=1).astype(np.float32)
 
 
-def _shape(graphs: GraphSet) -> list[np.ndarray]:
-    """Return counts and ratios that do not look at attributes, (B, 1) each."""
+def shape_features(graphs: GraphSet) -> np.ndarray:
+    """Return counts and ratios of each graph that do not depend on attributes, float64 (B, 9)."""
     nodes_B = np.maximum(graphs.nodes_B, 1)
-    edges_B = np.maximum(graphs.edges_B, 1)
-    starts = graphs.layer_ptr[:-1]
-    widest_B = np.maximum.reduceat(graphs.width_L, np.minimum(starts, graphs.width_L.size - 1))
     roots_B = np.bincount(graphs.graph_N[graphs.in_degree_N == 0], minlength=graphs.num_graphs)
     leaves_B = np.bincount(graphs.graph_N[graphs.out_degree_N == 0], minlength=graphs.num_graphs)
     span_B = np.bincount(graphs.graph_E, weights=graphs.span_E, minlength=graphs.num_graphs)
@@ -125,14 +123,20 @@ def _shape(graphs: GraphSet) -> list[np.ndarray]:
         np.log1p(graphs.nodes_B),
         np.log1p(graphs.edges_B),
         np.log1p(graphs.layers_B),
-        np.log1p(widest_B),
+        np.log1p(graphs.widest_B),
         graphs.edges_B / nodes_B,
         graphs.nodes_B / np.maximum(graphs.layers_B, 1),
         roots_B / nodes_B,
         leaves_B / nodes_B,
-        span_B / edges_B,
+        span_B / np.maximum(graphs.edges_B, 1),
     )
-    return [value_B[:, None] for value_B in values]
+    return np.stack(values, axis=1)
+
+
+def log_counts(code: np.ndarray, graph: np.ndarray, graphs: int, size: int) -> np.ndarray:
+    """Return log(1 + count) of each of ``size`` codes in each of ``graphs`` graphs."""
+    counts = np.bincount(graph * size + code, minlength=graphs * size)
+    return np.log1p(counts.reshape(graphs, size))
 
 
 def _per_graph(graphs: GraphSet, code: np.ndarray, size: int, what: str) -> np.ndarray:
@@ -143,5 +147,4 @@ def _per_graph(graphs: GraphSet, code: np.ndarray, size: int, what: str) -> np.n
             f"knows 0 to {size - 1}; encode the graphs with the schema it was fitted with."
         )
     graph = graphs.graph_E if what == "edge" else graphs.graph_N
-    counts = np.bincount(graph * size + code, minlength=graphs.num_graphs * size)
-    return np.log1p(counts.reshape(graphs.num_graphs, size))
+    return log_counts(code, graph, graphs.num_graphs, size)

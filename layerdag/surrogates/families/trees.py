@@ -1,14 +1,11 @@
-"""Boosted trees, and a stacked ensemble.
+"""Boosted trees on graph statistics, and a stacked ensemble.
 
-Gradient boosting on graph statistics (Friedman, Annals of Statistics 29(5), 2001).
+Gradient boosting (Friedman, Annals of Statistics 29(5), 2001) is fitted by scikit-learn, then kept
+as plain arrays: prediction and files need no pickle and no particular version of scikit-learn.
 
-Fitted by scikit-learn, then kept as plain arrays: prediction and files need no pickle and no
-particular version of scikit-learn.
-
-A stacked ensemble: several families, each fitted several times, weighed by held-out graphs.
-
-Wolpert, "Stacked generalization", Neural Networks 5(2), 1992; weights are not negative, as in
-Breiman, "Stacked regressions", Machine Learning 24, 1996. Every family is fitted once for each
+A stacked ensemble has several families, each fitted several times, weighed by held-out graphs
+(Wolpert, "Stacked generalization", Neural Networks 5(2), 1992; weights are not negative, as in
+Breiman, "Stacked regressions", Machine Learning 24, 1996). Every family is fitted once for each
 fold, without it, and predicts the graphs of that fold. On these predictions, which no fit saw, the
 weights are chosen, and boosted trees learn how far off the ensemble is on which graphs: intervals
 are wider where it usually errs (Lei et al., JASA 2018, section 5.2). The ensemble is the mean of

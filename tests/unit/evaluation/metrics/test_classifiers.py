@@ -82,8 +82,8 @@ def test_rows_hold_operator_first_parent_degrees_and_numbers():
         dag.edge_index_2E,
         u_NA=torch.tensor([[0.0, 0.5], [0.0, 0.0], [0.0, 0.25], [0.0, 0.0]]),
     )
-    rows = node_rows(GraphSet.from_dags([sized]), [1])
-    assert rows.features_NF.tolist() == [
+    features_NF, _ = node_rows(GraphSet.from_dags([sized]), [1])
+    assert features_NF.tolist() == [
         [0, -1, 0, 3, 2.5],
         [2, 0, 1, 1, 0.0],
         [1, 0, 1, 1, 1.25],
