@@ -13,19 +13,16 @@ from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.encoding import CodedSamples, coded
 from layerdag.errors import UsageError
 from layerdag.evaluation.metrics.base import (
-    AttributeMetrics,
-    Metric,
     MetricResult,
     attribute_views,
 )
 from layerdag.evaluation.metrics.whole_programs import JOB_METRICS, jobs_beside
 from layerdag.evaluation.similarity import (
-    DEFAULT_METRICS,
     MIN_COMPARED,
     QualityReport,
     compare,
 )
-from layerdag.evaluation.validity import VUN, ValidityRule, vun_of_codes
+from layerdag.evaluation.validity import VUN, vun_of_codes
 from layerdag.runtime.registry import Registry
 from layerdag.runtime.rng import numpy_generator
 from layerdag.runtime.terminal import stage
@@ -233,9 +230,7 @@ def score_generators(
     data: GraphDataset,
     sets: Mapping[str, Iterable[Any]],
     *,
-    rules: Iterable[ValidityRule] | None = None,
     without: Sequence[str] = (),
-    metrics: Iterable[Metric | AttributeMetrics] = DEFAULT_METRICS,
     baseline: bool = False,
     max_graphs: int | None = None,
     seed: int = 0,
@@ -246,9 +241,7 @@ def score_generators(
     Args:
         data: Real graphs; samples are compared with its test graphs.
         sets: Samples of any kind by the name of the set, see ``vun``.
-        rules: What a valid graph keeps, see ``vun``.
         without: Node attributes that do not count for V.U.N.
-        metrics: What to compute; registered metrics belong to the default.
         baseline: Whether the training graphs themselves stand beside the samples.
         max_graphs: Most graphs of each set, real ones too, drawn at random.
         seed: Of the bootstrap and of that draw.
@@ -261,8 +254,6 @@ def score_generators(
     test = _drawn(data.graphs["test"], max_graphs, seed, "test")
     if not test:
         raise UsageError(f"{data.name}: has no test graphs to compare with; give it a test part.")
-    rules = None if rules is None else tuple(rules)
-    metrics = metrics if metrics is DEFAULT_METRICS else tuple(metrics)
     given: dict[str, Sequence[Any]] = {name: list(graphs) for name, graphs in sets.items()}
     samples = {name: coded(graphs, data.schema, data.renamed) for name, graphs in given.items()}
     if baseline:
@@ -275,9 +266,7 @@ def score_generators(
         dags = _drawn(found.dags, max_graphs, seed, name)
         found = CodedSamples(tuple(dags), found.reasons)
         with stage(f"scoring {name}"):
-            share = vun_of_codes(
-                train, found, rules, held_out=test, schema=data.schema, without=without
-            )
+            share = vun_of_codes(train, found, held_out=test, schema=data.schema, without=without)
             report = None
             if found.usable:
                 views = attribute_views(data.schema)
@@ -288,7 +277,7 @@ def score_generators(
                 )
                 report = compare(
                     train, test, found.usable, views,
-                    metrics=metrics, jobs=jobs, seed=seed, replicates=replicates,
+                    jobs=jobs, seed=seed, replicates=replicates,
                 )  # fmt: skip
         scores.append(GeneratorScore(name, len(dags), share, report, found.reasons))
     return SideBySide(data.name, len(train), len(test), seed, tuple(scores))

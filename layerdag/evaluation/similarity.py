@@ -354,7 +354,6 @@ def compare_by_depth(
     attributes: Sequence[AttributeView],
     *,
     depth_bins: int = DEPTH_BINS,
-    seed: int = 0,
     replicates: int = 50,
 ) -> tuple[DepthSimilarity, ...]:
     """Return the similarity figures of each depth bin, from the first layers on.
@@ -370,7 +369,7 @@ def compare_by_depth(
     """
     if depth_bins < 1:
         raise UsageError(f"Depth is cut into at least one depth bin, found {depth_bins}.")
-    comparison = comparison_of((train, test, generated), attributes, seed, replicates)
+    comparison = comparison_of((train, test, generated), attributes, 0, replicates)
     names = (*BY_LAYER, *BY_NODE, f"attribute:{attributes[0].name}")
     compared = [metric for metric in descriptors(attributes) if metric.name in names]
     node_bin_N = _depth_bin_of_node(comparison.generated, depth_bins)

@@ -338,7 +338,7 @@ def _ranked_last(score_G: np.ndarray) -> np.ndarray:
 
 
 def schema_attacks(
-    schema: GraphSchema, train: Sequence[DAG], held_out: Sequence[DAG], seed: int = 0
+    schema: GraphSchema, train: Sequence[DAG], held_out: Sequence[DAG]
 ) -> tuple[AttackResult, ...]:
     """Return the attacks of somebody who has the schema alone; none if it has no table.
 
@@ -357,7 +357,7 @@ def schema_attacks(
         ("schema_density", "weight of its conditions, by the schema", weight),
     )
     return tuple(
-        with_members_held_out(attack_by_scores(name, what, [scores], seed), scores[1], seed)
+        with_members_held_out(attack_by_scores(name, what, [scores], 0), scores[1], 0)
         for name, what, scores in said
     )
 

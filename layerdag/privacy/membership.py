@@ -300,7 +300,6 @@ def likelihood_attack(
     schema: GraphSchema,
     train: Sequence[DAG],
     held_out: Sequence[DAG],
-    seed: int = 0,
 ) -> AttackResult:
     """Return the attack of somebody who has the weights: members have a higher likelihood.
 
@@ -311,15 +310,15 @@ def likelihood_attack(
         UsageError: If a set is too small.
     """
     require_graphs("Membership attacks", train=train, held_out=held_out)
-    rng = numpy_generator(seed, "membership-likelihood")
+    rng = numpy_generator(0, "membership-likelihood")
     scored = [
         [dags[i] for i in np.sort(rng.permutation(len(dags))[:MAX_SCORED])]
         for dags in (train, held_out)
     ]
-    member_T, other_H = (graph_losses(model, schema, dags, seed) for dags in scored)
+    member_T, other_H = (graph_losses(model, schema, dags) for dags in scored)
     what = "likelihood of the graph, by the weights"
-    found = attack_by_scores("likelihood", what, [(-member_T, -other_H)], seed)
-    return with_members_held_out(found, -other_H, seed)
+    found = attack_by_scores("likelihood", what, [(-member_T, -other_H)], 0)
+    return with_members_held_out(found, -other_H, 0)
 
 
 @torch.no_grad()

@@ -30,7 +30,7 @@ class TargetScale:
     high: float = np.inf
 
     @classmethod
-    def fit(cls, target_B: np.ndarray, log: bool | None = None) -> "TargetScale":
+    def fit(cls, target_B: np.ndarray) -> "TargetScale":
         """Measure the scale of training targets.
 
         Raises:
@@ -42,7 +42,7 @@ class TargetScale:
                 f"{target_B.size} graphs of which {int((~np.isfinite(target_B)).sum())} have none; "
                 "label the graphs."
             )
-        log = bool((target_B > 0).all()) if log is None else log
+        log = bool((target_B > 0).all())
         value_B = np.log(target_B) if log else target_B
         mean, std = float(value_B.mean()), float(max(value_B.std(), 1e-8))
         low, high = (float((edge - mean) / std) for edge in (value_B.min(), value_B.max()))

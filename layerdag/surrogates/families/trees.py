@@ -111,7 +111,6 @@ def fit_boosting(
     *,
     seed: int = 0,
     settings: BoostingSettings | None = None,
-    log: bool | None = None,
 ) -> BoostedTrees:
     """Fit boosted trees; about 2 s for 500 graphs.
 
@@ -122,7 +121,7 @@ def fit_boosting(
     from sklearn.ensemble import GradientBoostingRegressor
 
     settings = settings or BoostingSettings()
-    scale = TargetScale.fit(np.asarray(target_B, dtype=float), log)
+    scale = TargetScale.fit(np.asarray(target_B, dtype=float))
     y_B = scale.standardize(np.asarray(target_B, dtype=float))
     model = GradientBoostingRegressor(
         n_estimators=settings.trees,
