@@ -387,10 +387,11 @@ def compare_by_depth(
 
 
 def _in_bin(descriptor: DescriptorMetric, number: int, depth_bins: int) -> DescriptorMetric:
-    depth_bin_of = _depth_bin_of_layer if descriptor.name in BY_LAYER else _depth_bin_of_node
-
     def items(graphs: GraphSet) -> Iterator[Items]:
-        here = depth_bin_of(graphs, depth_bins) == number
+        here = _depth_bin_of_node(graphs, depth_bins) == number
+        if descriptor.name in BY_LAYER:
+            layer_L = np.arange(len(graphs.graph_L)) - graphs.layer_ptr[graphs.graph_L]
+            here = layer_L * depth_bins // graphs.layers_B[graphs.graph_L] == number
         for part in descriptor.items(graphs):
             yield Items(part.part, part.value[here], part.graph[here])
 
@@ -399,11 +400,6 @@ def _in_bin(descriptor: DescriptorMetric, number: int, depth_bins: int) -> Descr
 
 def _depth_bin_of_node(graphs: GraphSet, depth_bins: int) -> np.ndarray:
     return graphs.layer_N * depth_bins // graphs.layers_B[graphs.graph_N]
-
-
-def _depth_bin_of_layer(graphs: GraphSet, depth_bins: int) -> np.ndarray:
-    layer_L = np.arange(len(graphs.graph_L)) - graphs.layer_ptr[graphs.graph_L]
-    return layer_L * depth_bins // graphs.layers_B[graphs.graph_L]
 
 
 LENGTHS = (2, 3, 4)

@@ -220,7 +220,10 @@ def search_words(folder: str | Path, private: Iterable[str] | str | Path) -> Wor
     for path in paths:
         if path.suffix in PARTS:
             try:
-                found += _in_part(path, path.relative_to(folder).as_posix(), words)
+                name = path.relative_to(folder).as_posix()
+                held = {word for sample in part_samples(path) for word in _words_of(sample)}
+                leaked = sorted(word for word in held & words if len(word) >= LEAST_LETTERS)
+                found += [LeakedString(name, word) for word in leaked]
             except (DataError, UsageError):  # no part, or pyarrow is missing
                 unread.append(path)
     names = tuple(path.relative_to(folder).as_posix() for path in unread)
@@ -236,14 +239,6 @@ def private_words_of(folder: str | Path) -> frozenset[str]:
     return read_folder(Path(folder)).private
 
 
-def _in_part(path: Path, name: str, words: frozenset[str]) -> Iterator[LeakedString]:
-    held = {word for sample in part_samples(path) for word in _words_of(sample)}
-    for word in sorted(held & words):
-        if len(word) >= LEAST_LETTERS:
-            yield LeakedString(name, word)
-
-
 def _words_of(sample: StoredSample) -> Iterator[str]:
-    for column in sample.graph.categories.values():
-        yield from column
+    yield from _words(sample.graph)
     yield from (value for value in sample.conditions.values() if isinstance(value, str))

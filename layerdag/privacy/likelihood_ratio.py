@@ -99,7 +99,14 @@ def pooled_attack(
     areas = [auroc(*_scores(model)) for model in models]
     auc = float(weight_M @ np.array(areas))
     silent = [chance_half_width(members, others) for members, others in sizes]
-    draws_R = _bootstrap(name, models, run_G, seed)
+    rng = numpy_generator(seed, "pooled bootstrap", name)
+    draw_RG = bootstrap_weights(rng, REPLICATES, int(run_G.max()) + 1)[:, run_G]
+    above_R, pairs_R = np.zeros(REPLICATES), np.zeros(REPLICATES)
+    for model in models:
+        draw_RM, draw_RO = (draw_RG[:, side] for side in model.sides)
+        above_R += resampled_wins(*_scores(model), draw_RM, draw_RO)
+        pairs_R += draw_RM.sum(axis=1) * draw_RO.sum(axis=1)
+    draws_R = np.where(pairs_R > 0, above_R / np.maximum(pairs_R, 1), 0.5)
     half = max(
         NORMAL_95 * float(draws_R.std(ddof=1)),
         float(np.sqrt(((weight_M * np.array(silent)) ** 2).sum())),
@@ -119,21 +126,6 @@ def pooled_attack(
 def _scores(model: ModelScores) -> Scores:
     members, others = model.sides
     return model.score_G[members], model.score_G[others]
-
-
-def _bootstrap(
-    name: str, models: Sequence[ModelScores], run_G: np.ndarray, seed: int
-) -> np.ndarray:
-    rng = numpy_generator(seed, "pooled bootstrap", name)
-    draw_RG = bootstrap_weights(rng, REPLICATES, int(run_G.max()) + 1)[:, run_G]
-    above_R, pairs_R = np.zeros(REPLICATES), np.zeros(REPLICATES)
-    for model in models:
-        members, others = model.sides
-        draw_RM, draw_RO = draw_RG[:, members], draw_RG[:, others]
-        above_R += resampled_wins(*_scores(model), draw_RM, draw_RO)
-        pairs_R += draw_RM.sum(axis=1) * draw_RO.sum(axis=1)
-    found: np.ndarray = np.where(pairs_R > 0, above_R / np.maximum(pairs_R, 1), 0.5)
-    return found
 
 
 def _spread_between(area_M: np.ndarray, weight_M: np.ndarray) -> float:

@@ -245,6 +245,10 @@ class AttackResult:
             rates: Rates at few false positives.
         """
         interval = Interval(max(auc - half, 0.0), min(auc + half, 1.0))
+        caught = [
+            (member_T > np.quantile(other_H, 1 - FALSE_POSITIVE_RATE)).mean()
+            for member_T, other_H in folds
+        ]
         verdict = Verdict.from_interval(interval)
         need = SampleSizeRequirement(*resampled, needed(auc, half, resampled[1]))
         return cls(
@@ -252,7 +256,7 @@ class AttackResult:
             description=description,
             auc=auc,
             interval=interval,
-            true_positive_rate=float(np.mean([_true_positive_rate(*fold) for fold in folds])),
+            true_positive_rate=float(np.mean(caught)),
             members=counts[0],
             non_members=counts[1],
             verdict=verdict,
@@ -375,7 +379,3 @@ def with_members_held_out(found: AttackResult, other_H: np.ndarray, seed: int) -
     posing, rest = other_H[order[: other_H.size // 2]], other_H[order[other_H.size // 2 :]]
     what = f"{posing.size} held-out graphs pose as training graphs"
     return replace(found, holdout=attack_by_scores(found.name, what, [(posing, rest)], seed))
-
-
-def _true_positive_rate(member_T: np.ndarray, other_H: np.ndarray) -> float:
-    return float((member_T > np.quantile(other_H, 1 - FALSE_POSITIVE_RATE)).mean())

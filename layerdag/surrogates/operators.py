@@ -102,7 +102,9 @@ def _median_factor(
     order_S = np.argsort(all_S)
     sizes = [error.size for error in error_by_job]
     job_S = np.repeat(np.arange(len(sizes)), sizes)[order_S]
-    draws_R = np.exp([_weighted_median(all_S[order_S], row[job_S]) for row in weights_RJ])
+    totals = (np.cumsum(row[job_S]) for row in weights_RJ)
+    places = [np.searchsorted(total_S, total_S[-1] / 2) for total_S in totals]
+    draws_R = np.exp(all_S[order_S][np.array(places)])
     value = float(draws_R[0])
     return value, Interval.around(value, draws_R[1:], 1.0)
 
@@ -114,8 +116,3 @@ def _log_errors(trees: OperatorTrees, job: Sequence[Trace]) -> np.ndarray:
         measured_M = MeasuredCompute().replayed_ns(trace, rows) / 1000
         found.append(np.log(trees.microseconds(trace, rows) / measured_M))
     return np.concatenate(found)
-
-
-def _weighted_median(ascending_S: np.ndarray, weight_S: np.ndarray) -> float:
-    cumulated_S = np.cumsum(weight_S)
-    return float(ascending_S[np.searchsorted(cumulated_S, cumulated_S[-1] / 2)])

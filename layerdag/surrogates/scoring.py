@@ -166,10 +166,6 @@ def _pearson_log(
     return pearson(np.log(target_B), np.log(predicted_B), weights_RB)
 
 
-def _mae(target_B: np.ndarray, predicted_B: np.ndarray, weights_RB: np.ndarray) -> np.ndarray:
-    return weighted_mean(np.abs(predicted_B - target_B), weights_RB)
-
-
 def _mape(target_B: np.ndarray, predicted_B: np.ndarray, weights_RB: np.ndarray) -> np.ndarray:
     """Return weighted mean absolute errors relative to targets that are not 0."""
     nonzero_B = target_B != 0
@@ -184,18 +180,22 @@ def _within_tenth(
     return weighted_mean(close_B.astype(float), weights_RB)
 
 
-def _kendall(target_B: np.ndarray, predicted_B: np.ndarray, weights_RB: np.ndarray) -> np.ndarray:
-    return kendall(target_B[None], predicted_B[None], weights_RB)
-
-
 _correlation = partial(PredictionScore, goal=Goal.MAXIMIZE, lower=-1.0, upper=1.0)
 _error = partial(PredictionScore, goal=Goal.MINIMIZE)
 SCORES = (
     _correlation("pearson", "linear correlation of prediction and target", compute=pearson),
     _correlation("pearson_log", "linear correlation of the logarithms", compute=_pearson_log),
     _correlation("spearman", "rank correlation of prediction and target", compute=spearman),
-    _correlation("kendall", "Kendall's tau-b of prediction and target", compute=_kendall),
-    _error("mae", "mean absolute error in the unit of the target", compute=_mae),
+    _correlation(
+        "kendall",
+        "Kendall's tau-b of prediction and target",
+        compute=lambda y_B, p_B, w_RB: kendall(y_B[None], p_B[None], w_RB),
+    ),
+    _error(
+        "mae",
+        "mean absolute error in the unit of the target",
+        compute=lambda y_B, p_B, w_RB: weighted_mean(np.abs(p_B - y_B), w_RB),
+    ),
     _error("mape", "mean absolute error relative to the target", compute=_mape),
 )
 EVALUATED = (

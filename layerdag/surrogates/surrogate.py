@@ -380,7 +380,14 @@ class FittedSurrogate:
                 f"Known: {', '.join(names)}."
             )
         predicted_B = self.model.predict(known.dags)
-        intervals = self._intervals(known.dags, predicted_B)
+        intervals = []
+        if self.calibration is not None:
+            spread_B, highest = self.model.spread(known.dags), self.calibration.highest_level
+            intervals = [
+                self.calibration.around(predicted_B, spread_B, level)
+                for level in LEVELS
+                if level <= highest
+            ]
         found = evaluation(self.target, known.target_B, predicted_B, intervals)
         if by is None:
             return found
@@ -437,13 +444,6 @@ class FittedSurrogate:
 
     def _seen(self, dags: Sequence[DAG]) -> list[DAG]:
         return mask_attributes(dags, self.schema, self.excluded)
-
-    def _intervals(self, dags: Sequence[DAG], predicted_B: np.ndarray) -> list[Predictions]:
-        if self.calibration is None:
-            return []
-        spread_B = self.model.spread(dags)
-        levels = [level for level in LEVELS if level <= self.calibration.highest_level]
-        return [self.calibration.around(predicted_B, spread_B, level) for level in levels]
 
 
 FEW = 50

@@ -79,19 +79,20 @@ class RepeatedBlocks(Metric):
             DataError: If no graph of a set has a value.
             GraphError: If there is a cycle.
         """
-        test, generated = comparison.once(_of_test_and_generated)
         return SimilarityRow.of_graph_means(
             self,
             comparison,
-            _figures(generated, self.figure, comparison.generated),
-            _figures(test, self.figure, comparison.test),
+            _figures(comparison.once(_blocks_of_generated), self.figure, comparison.generated),
+            _figures(comparison.once(_blocks_of_test), self.figure, comparison.test),
         )
 
 
-def _of_test_and_generated(
-    comparison: Comparison,
-) -> tuple[list[RepeatedBlock], list[RepeatedBlock]]:
-    return repeated_blocks(comparison.test), repeated_blocks(comparison.generated)
+def _blocks_of_generated(comparison: Comparison) -> list[RepeatedBlock]:
+    return repeated_blocks(comparison.generated)
+
+
+def _blocks_of_test(comparison: Comparison) -> list[RepeatedBlock]:
+    return repeated_blocks(comparison.test)
 
 
 def _figures(blocks: list[RepeatedBlock], figure: BlockFigure, graphs: GraphSet) -> np.ndarray:
@@ -100,21 +101,21 @@ def _figures(blocks: list[RepeatedBlock], figure: BlockFigure, graphs: GraphSet)
     number_B = np.bincount(graph, minlength=graphs.num_graphs)
     if figure is BlockFigure.NUMBER:
         return np.where(graphs.nodes_B > 0, number_B, np.nan)
-    amount = [float(_amount(block, figure, graphs)) for block in blocks]
+    if figure is BlockFigure.LENGTH:
+        amount = [block.length for block in blocks]
+    elif figure is BlockFigure.COUNT:
+        amount = [block.count for block in blocks]
+    else:
+        starts = [int(graphs.layer_ptr[block.graph]) for block in blocks]
+        amount = [
+            int(graphs.width_L[start + block.first : start + block.end].sum())
+            for start, block in zip(starts, blocks, strict=True)
+        ]
     total_B = np.bincount(graph, weights=amount, minlength=graphs.num_graphs)
     of_B = graphs.nodes_B if figure is BlockFigure.NODES else number_B
     with np.errstate(invalid="ignore"):
         mean_B: np.ndarray = total_B / of_B
     return mean_B
-
-
-def _amount(block: RepeatedBlock, figure: BlockFigure, graphs: GraphSet) -> int:
-    if figure is BlockFigure.LENGTH:
-        return block.length
-    if figure is BlockFigure.COUNT:
-        return block.count
-    first = graphs.layer_ptr[block.graph]
-    return int(graphs.width_L[first + block.first : first + block.end].sum())
 
 
 def repeated_blocks(graphs: GraphSet) -> list[RepeatedBlock]:
@@ -127,7 +128,10 @@ def repeated_blocks(graphs: GraphSet) -> list[RepeatedBlock]:
     color_L = np.zeros(graphs.width_L.size, dtype=np.uint64)
     layer_N = graphs.layer_ptr[graphs.graph_N] + graphs.layer_N
     np.add.at(color_L, layer_N, operator_hashes(graphs))
-    runs = sorted(_repetitions(mix_hashes(color_L), graphs), key=_longest_first)
+    runs = sorted(
+        _repetitions(mix_hashes(color_L), graphs),
+        key=lambda run: (run.graph, run.first - run.end, run.length, run.first),
+    )
     taken_L = np.zeros(graphs.width_L.size, dtype=bool)
     found = []
     for run in runs:
@@ -137,10 +141,6 @@ def repeated_blocks(graphs: GraphSet) -> list[RepeatedBlock]:
             taken_L[first:end] = True
             found.append(RepeatedBlock(run.graph, first - start, end - start, run.length))
     return [block for block in found if block.length >= MIN_LENGTH]
-
-
-def _longest_first(run: RepeatedBlock) -> tuple[int, int, int, int]:
-    return run.graph, run.first - run.end, run.length, run.first
 
 
 def _longest_free(taken_L: np.ndarray, first: int, end: int) -> tuple[int, int]:

@@ -142,14 +142,13 @@ class JudgedJobs:
     def rule_features_BF(self) -> np.ndarray:
         """Return the share of cases that keep each rule, -1 where the rule does not apply."""
         rows = [
-            [_share(job[name]) if name in job else _ABSENT for name in WHOLE_PROGRAM_RULES]
+            [
+                1 - len(job[name].nodes) / max(job[name].cases, 1) if name in job else _ABSENT
+                for name in WHOLE_PROGRAM_RULES
+            ]
             for job in self.verdicts
         ]
         return np.array(rows, dtype=np.float64).reshape(len(rows), len(WHOLE_PROGRAM_RULES))
-
-
-def _share(verdict: Verdict) -> float:
-    return 1 - len(verdict.nodes) / max(verdict.cases, 1)
 
 
 def judge_jobs(things: Sequence[GraphLike], seed: int = 0, label: str = "") -> JudgedJobs:
@@ -351,19 +350,19 @@ def job_auroc(
         score_B[held] = trees.fit(x_BF[fit], is_other_B[fit]).predict_proba(x_BF[held])[:, 1]
     rng = numpy_generator(seed, "bootstrap of jobs")
     areas = [auroc(score_B[: counts[0]], score_B[counts[0] :])]
-    sets = [_by_structure(np.flatnonzero(is_other_B == one), structure_B) for one in (1, 0)]
+    structures_of = []
+    for one in (1, 0):
+        row_R = np.flatnonzero(is_other_B == one)
+        order_R = row_R[np.argsort(structure_B[row_R], kind="stable")]
+        ends = np.flatnonzero(np.diff(structure_B[order_R])) + 1
+        structures_of.append(np.split(order_R, ends))
     for _ in range(replicates):
         other, real = (
             score_B[np.concatenate([of[at] for at in rng.integers(0, len(of), len(of))])]
-            for of in sets
+            for of in structures_of
         )
         areas.append(auroc(other, real))
     return np.array(areas)
-
-
-def _by_structure(row_R: np.ndarray, structure_B: np.ndarray) -> list[np.ndarray]:
-    order = row_R[np.argsort(structure_B[row_R], kind="stable")]
-    return np.split(order, np.flatnonzero(np.diff(structure_B[order])) + 1)
 
 
 JOB_METRICS: tuple[Metric, ...] = (
