@@ -1,6 +1,6 @@
 """Cases that the reference simulator was run on, and how our outcomes differ from what it recorded.
 
-``benchmarks/simulator.py`` counts equal cases with it, ``tests/reference`` requires that all are.
+``tests/reference`` requires that all are equal.
 """
 
 import contextlib

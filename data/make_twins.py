@@ -3,7 +3,7 @@
 
     python data/make_twins.py --raw FOLDER --out FOLDER
 
-``benchmarks/prediction.py`` predicts one run of a pair from the other. Interrupted, it continues.
+One run of a pair can be predicted from the other. Interrupted, it continues.
 """
 
 import argparse

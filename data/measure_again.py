@@ -5,7 +5,6 @@
 
 Appends a line for each run: its name, the session, the load of the machine when it ended, and the
 wall time of each repeat (slowest rank) and its processor time (all ranks). No trace is taken.
-``benchmarks/prediction.py`` reads them.
 """
 
 import argparse

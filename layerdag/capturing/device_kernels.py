@@ -5,7 +5,7 @@ own for them, and PyTorch chooses by the device of the tensors. Fake tensors of 
 lie on the processor. This mode stands above autograd, takes such a call, and calls what PyTorch
 calls on an NVIDIA GPU (2.11, ``aten/src/ATen/native/transformers/cuda/sdp_utils.cpp``,
 ``Dropout.cpp``, ``Normalization.cpp``); autograd and fake tensors do the rest. Held against steps
-traced on an H100 (``python benchmarks/programs.py --num 0 --measured FOLDER``).
+traced on an H100.
 """
 
 from collections.abc import Iterator, Sequence

@@ -2,7 +2,7 @@
 
 ``ServingEfficiency`` has the fitted numbers: what of its data sheet a device gives to each family
 of kernels, what kernels and iterations cost beside. ``serving_shares.json`` has them by generation
-of devices and by engine; ``python benchmarks/serving.py`` fits them to public measured loads.
+of devices and by engine, and were fitted to public measured loads.
 """
 
 import json

@@ -28,8 +28,7 @@ HOST_CHOICES = ("model", "measured", "none")
 class HostCosts:
     """Time that eager PyTorch spends on the host.
 
-    The defaults were fitted to 44 steps that one H100 with a server processor left waiting
-    (``python benchmarks/h100_steps.py``).
+    The defaults were fitted to 44 steps that one H100 with a server processor left waiting.
 
     Attributes:
         operator_ns: For each operator that starts device work, its launches included.

@@ -103,7 +103,7 @@ TABLE, ROOFLINE, FAMILY = "table", "roofline", "family"
 outside of the measured ones, or tables not installed), by the roofline of its family."""
 _NINE_TENTHS = 4.0
 """By what factor a fit may be off, in its median errors: the busy times of nine tenths of 73 steps
-of an H100, their families left out of the fit, are inside (``benchmarks/h100_steps.py``). A normal
+of an H100, their families left out of the fit, are inside. A normal
 law would have 2.4; fits are better on what they were made of, and steps have operators of no fit.
 """
 

@@ -71,9 +71,5 @@ def first_graphs(data: GraphDataset, train: int | None) -> GraphDataset:
     return GraphDataset.of_splits(data.name, data.schema, graphs, names)
 
 
-LEFT_OUT = {
-    "na_edge": {
-        "reference": "sampling takes 237 times as long as with `fast`, `benchmarks/model.py`"
-    }
-}
+LEFT_OUT = {"na_edge": {"reference": "sampling takes 237 times as long as with `fast`"}}
 """Learners that are not run on a task, with the reason."""

@@ -18,7 +18,7 @@ WORKERS, COSTS = 2, (1.0, 3.0)
 def makespan(dag: DAG) -> float:
     """Return when the last node ends, where each in turn starts on the worker that is free first.
 
-    Nodes are taken layer by layer; a node waits for its predecessors. As benchmarks/surrogates.py.
+    Nodes are taken layer by layer; a node waits for its predecessors.
     """
     free_at = np.zeros(WORKERS)
     end_N = np.zeros(dag.num_nodes)
