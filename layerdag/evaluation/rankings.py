@@ -309,7 +309,7 @@ def _figures(
 MIN_JOBS = 3
 """Jobs that a plan needs on both sides to be ranked."""
 NEAREST = 3
-"""Other jobs that stand for a real one where jobs are ranked, by default."""
+"""Other jobs that stand for a real one where jobs are ranked."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -320,7 +320,6 @@ class PairedJobs:
     other: SimulatedJobs
     real_RJ: np.ndarray
     other_RK: np.ndarray
-    neighbors: int = NEAREST
 
 
 TIED = 1e-9
@@ -411,7 +410,7 @@ def rank_jobs(beside: PairedJobs, target: int) -> np.ndarray:
     Beside each real job stand the others that are most like it by what is known before
     a job runs: plan, then family and phase, then number of nodes.
     """
-    chosen_JK = nearest(beside.real.jobs, beside.other.jobs, beside.neighbors)
+    chosen_JK = nearest(beside.real.jobs, beside.other.jobs)
     other_JC = beside.other.log_JCT[:, :, target][chosen_JK].mean(axis=1)
     real_JC = beside.real.log_JCT[:, :, target]
     taus = [
@@ -422,10 +421,8 @@ def rank_jobs(beside: PairedJobs, target: int) -> np.ndarray:
     return tau_R
 
 
-def nearest(
-    real: tuple[RankedJob, ...], other: tuple[RankedJob, ...], neighbors: int = NEAREST
-) -> np.ndarray:
-    """Return the rows of the others that are most like each real job, (J, up to neighbors)."""
+def nearest(real: tuple[RankedJob, ...], other: tuple[RankedJob, ...]) -> np.ndarray:
+    """Return the rows of the others that are most like each real job, (J, up to ``NEAREST``)."""
     rows = []
     for job in real:
         distance = [
@@ -437,7 +434,7 @@ def nearest(
             )
             for row, candidate in enumerate(other)
         ]
-        rows.append([entry[-1] for entry in sorted(distance)[:neighbors]])
+        rows.append([entry[-1] for entry in sorted(distance)[:NEAREST]])
     return np.array(rows, dtype=np.int64)
 
 
@@ -531,7 +528,6 @@ def compare_rankings(
     baseline: str = "training jobs",
     seed: int = 0,
     replicates: int = REPLICATES,
-    neighbors: int = NEAREST,
 ) -> RankingReport:
     """Return how far orders under other jobs agree with those under real test jobs.
 
@@ -541,8 +537,6 @@ def compare_rankings(
         baseline: Which of them the others are compared with: what a perfect generator reaches.
         seed: Of the bootstrap.
         replicates: Resamples of the jobs of both sides, inside each plan.
-        neighbors: Jobs that stand for a real one where jobs are ranked; 1 for sets whose jobs each
-            belong to a real one (say which in ``RankedJob.kind``).
 
     Raises:
         UsageError: If a set has no job, or the baseline is not there.
@@ -558,7 +552,7 @@ def compare_rankings(
     for name, found in others.items():
         plans = [job.plan for job in found.jobs]
         other_RK = _weights(plans, numpy_generator(seed, name), replicates)
-        draws[name] = _draws(PairedJobs(real, found, real_RJ, other_RK, neighbors))
+        draws[name] = _draws(PairedJobs(real, found, real_RJ, other_RK))
     rows = tuple(
         _row(name, key, draws[name][key], draws[baseline][key] if name != baseline else None)
         for name in others

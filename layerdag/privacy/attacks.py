@@ -23,9 +23,8 @@ from statistics import NormalDist
 
 import numpy as np
 
-from layerdag.dag.dag import DAG
 from layerdag.privacy.likelihood_ratio import ModelScores, pooled_attack
-from layerdag.privacy.membership import AttackResult, Scores, attack_by_scores, require_graphs
+from layerdag.privacy.membership import AttackResult, Scores, attack_by_scores
 from layerdag.privacy.membership_attacks import (
     Attack,
     AttackPool,
@@ -383,19 +382,6 @@ def attack_outcomes(attacks: Sequence[Attack], roles: Roles, seed: int) -> tuple
             attack, attack.folds(roles, seed), roles, seed, attack.fractions(roles)
         )
     )
-
-
-def sample_attacks(
-    train: Sequence[DAG], held_out: Sequence[DAG], generated: Sequence[DAG], seed: int = 0
-) -> tuple[AttackResult, ...]:
-    """Return the attacks by distances alone, "nearest_sample" and "density_ratio".
-
-    Raises:
-        UsageError: If a set is empty.
-    """
-    require_graphs("Membership attacks", train=train, held_out=held_out, generated=generated)
-    pool = AttackPool(train, held_out, generated)
-    return attack_outcomes([NearestSample(pool), DensityRatio(pool)], pool.roles, seed)
 
 
 @dataclass(frozen=True, eq=False)

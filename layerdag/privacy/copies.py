@@ -171,25 +171,8 @@ class CopyCounts:
     near_quantile: float = NEAR_QUANTILE
 
 
-def count_copies(
-    train: Sequence[DAG],
-    held_out: Sequence[DAG],
-    generated: Iterable[DAG],
-    measured: Sequence[int] = (),
-) -> CopyCounts:
-    """Return how many samples are copies or near copies of training or held-out graphs.
-
-    Of a stream of samples no more than ``CHUNK`` graphs are held.
-
-    Raises:
-        UsageError: If there is no training graph or no sample.
-    """
-    test = CopyTest(train, held_out, measured)
-    return copy_counts(test, test.resemblances(generated))
-
-
 def copy_counts(test: CopyTest, found: Sequence[CopyComparison]) -> CopyCounts:
-    """Return the same of samples that were compared already.
+    """Return how many of the samples that were compared are copies or near copies.
 
     Raises:
         UsageError: If there is no sample.
@@ -370,26 +353,14 @@ def novelty_of_hashes(
     )
 
 
-def closer_to_training(
-    train: Sequence[DAG], held_out: Sequence[DAG], generated: Sequence[DAG], seed: int = 0
-) -> DistanceToClosestRecord:
-    """Return how often a generated graph is nearer to training than to held-out graphs.
-
-    The larger of the two real sets is cut at random to the size of the smaller one, since the
-    nearest of more graphs is nearer.
-
-    Raises:
-        UsageError: If a set is empty.
-    """
-    require_graphs("Distances", train=train, held_out=held_out, generated=generated)
-    distance_KG = kernel_distances(generated, [*train, *held_out])
-    return nearness_by_distance(distance_KG[:, : len(train)], distance_KG[:, len(train) :], seed)
-
-
 def nearness_by_distance(
     to_train_KT: np.ndarray, to_held_KH: np.ndarray, seed: int
 ) -> DistanceToClosestRecord:
-    """Return the same from the distances of K generated graphs to all real ones."""
+    """Return how often a generated graph is nearer to training than to held-out graphs.
+
+    Of K generated graphs the distances to all real ones are given. The larger of the two real sets
+    is cut at random to the size of the smaller one, since the nearest of more graphs is nearer.
+    """
     tally = CloserToTrainingTally(to_train_KT.shape[1], to_held_KH.shape[1], seed)
     tally.add(to_train_KT, to_held_KH)
     return tally.result()

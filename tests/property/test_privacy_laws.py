@@ -7,12 +7,12 @@ import pytest
 import torch
 from hypothesis import given, strategies as st
 from laws import tried
+from leak_figures import closer_to_training
 from random_graphs import random_dag
 
 from layerdag.dag.dag import DAG
 from layerdag.privacy.attacks import attack_outcomes, tally_attacks
 from layerdag.privacy.copies import (
-    closer_to_training,
     kernel_distances,
     nearness_by_distance,
     novelty,

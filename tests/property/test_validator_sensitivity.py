@@ -6,6 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from leak_figures import closer_to_training
 from random_graphs import random_dag
 
 from layerdag.dag.dag import DAG
@@ -14,7 +15,7 @@ from layerdag.evaluation.metrics.descriptor_metrics import DESCRIPTORS
 from layerdag.evaluation.metrics.kernels import KERNEL_METRICS
 from layerdag.evaluation.metrics.neighborhoods import NEIGHBORHOOD_METRICS
 from layerdag.evaluation.similarity import compare
-from layerdag.privacy.copies import closer_to_training, novelty
+from layerdag.privacy.copies import novelty
 
 ATTRIBUTES = (AttributeView("op"), AttributeView("size", ordered=True))
 COUNT = 80

@@ -1,10 +1,9 @@
 import numpy as np
 import torch
+from leak_figures import closer_to_training, sample_attacks
 from random_graphs import random_dag
 
 from layerdag.dag.dag import DAG
-from layerdag.privacy.attacks import sample_attacks
-from layerdag.privacy.copies import closer_to_training
 from layerdag.privacy.sample_leaks import LeakTally, ReservoirSample, sample_leaks
 from layerdag.statistics import Verdict
 
