@@ -99,7 +99,10 @@ def spearman(x_B: np.ndarray, y_B: np.ndarray, weights_RB: np.ndarray) -> np.nda
 def kendall(
     x_RB: np.ndarray, y_RB: np.ndarray, weights_RB: np.ndarray, tolerance: float = 0.0
 ) -> np.ndarray:
-    """Return Kendall's tau-b of each row, (R,)."""
+    """Return Kendall's tau-b of each row, (R,); a single row of numbers serves all rows of weights.
+
+    Numbers that differ by less than ``tolerance`` are tied.
+    """
 
     def signs(value_RB: np.ndarray) -> np.ndarray:
         difference_RBB = value_RB[:, :, None] - value_RB[:, None, :]

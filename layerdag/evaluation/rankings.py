@@ -277,7 +277,11 @@ def simulate_jobs(
     compute: ComputeOf = MeasuredCompute,
     label: str = "simulating",
 ) -> SimulatedJobs:
-    """Run every job on every cluster."""
+    """Run every job, of at least two ranks each, on every cluster.
+
+    Compute is ``speedup`` times as fast as where the durations of the traces come from: on one CPU
+    thread operators take so long that networks would not matter.
+    """
     ran, rows, failed = [], [], []
     for job in track(jobs, label, len(jobs)):
         try:

@@ -358,6 +358,8 @@ def compare_by_depth(
 ) -> tuple[DepthSimilarity, ...]:
     """Return the similarity figures of each depth bin, from the first layers on.
 
+    Of the node attributes the first one is compared.
+
     Layer l of a graph with L layers lies in depth bin ``l * depth_bins // L``, so that a graph of
     fewer layers than bins leaves some of them empty.
 

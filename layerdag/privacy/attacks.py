@@ -403,7 +403,8 @@ def cross_fitted_attacks(
     """Return what each attack finds over all folds, in each of which other graphs are held out.
 
     Every graph is a member for most generators and a held-out one for one of them, so that an
-    attack has as many of both as there are graphs. Pairs are compared within a fold.
+    attack has as many of both as there are graphs. Pairs are compared within a fold. ``run_G`` is
+    the run of each graph of all folds, numbered from 0; runs are resampled.
     """
     found: dict[str, tuple[Attack, list[ModelScores], list[ModelScores]]] = {}
     for fold in folds:

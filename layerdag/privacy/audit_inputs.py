@@ -200,7 +200,7 @@ class WordSearch:
 
 
 def search_words(folder: str | Path, private: Iterable[str] | str | Path) -> WordSearch:
-    """Search every file of a folder for private words.
+    """Search every file of a folder for private words, or for those of a folder of private graphs.
 
     Of parts of samples (tar, Parquet) the graphs are searched, too, for what is compressed cannot
     be read as text. Other packed files are listed as not read.

@@ -188,7 +188,8 @@ def copy_counts(test: CopyTest, found: Sequence[CopyComparison]) -> CopyCounts:
 def tuple_keys(operators: Sequence[str], columns: Sequence[np.ndarray]) -> np.ndarray:
     """Return a 64-bit key of each node's (operator, numbers), 0 where no number is stated.
 
-    Numbers are compared as traces hold them: whole, 0 as good as absent.
+    The columns of numbers are float64 (N,), NaN for absent. Numbers are compared as traces hold
+    them: whole, 0 as good as absent.
     """
     if not len(operators) or not columns:
         return np.zeros(len(operators), dtype=np.uint64)
@@ -205,7 +206,10 @@ def tuple_keys(operators: Sequence[str], columns: Sequence[np.ndarray]) -> np.nd
 
 
 def keys_of_one_run(keys: Sequence[np.ndarray], run_of: Sequence[object]) -> np.ndarray:
-    """Return the sorted keys (0 left out) that occur in the graphs of a single run."""
+    """Return the sorted keys (0 left out) that occur in the graphs of a single run.
+
+    ``keys`` are ``tuple_keys`` of each graph; copies of a run share ``run_of``.
+    """
     number = {run: i for i, run in enumerate(dict.fromkeys(run_of))}
     pairs = [
         np.stack([found, np.full(found.size, number[run], dtype=np.uint64)])

@@ -86,6 +86,8 @@ def pooled_attack(
 ) -> AttackResult | None:
     """Return how well a score tells members from others, within each of several models.
 
+    ``run_G`` is the run of each graph, numbered from 0; runs are resampled.
+
     Returns:
         The attack, its graphs counted once whatever the number of models; None if no model has
         graphs on both sides.

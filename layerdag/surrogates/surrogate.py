@@ -367,6 +367,9 @@ class FittedSurrogate:
     ) -> SurrogateScores:
         """Return every score with an interval, and how often prediction intervals hold the target.
 
+        ``by`` is a condition, such as "family", whose values group the graphs; each group of at
+        least five is scored, too.
+
         Raises:
             DataError: If no graph of that part has the target.
             UsageError: If none has the condition ``by``.
