@@ -69,69 +69,6 @@ class SampleSource(Protocol):
         """Yield the samples."""
 
 
-class AuditTally:
-    """Structure, copies and attacks of any number of samples, of which at most ``most`` are held.
-
-    What is kept of each further sample is its hash, its verdicts and two distances, some hundred
-    bytes.
-    """
-
-    def __init__(self, data: GraphDataset, count: int, most: int = MAX_HELD) -> None:
-        train, held_out = data.graphs["train"], data.held_out
-        self._data, self._count, self._most = data, count, most
-        self._structure = StructureTally(GraphStatistics.measure(train, data.schema.sizes()))
-        self._copies = CopyTest(train, held_out, data.schema.measured_columns)
-        self._found: list[CopyComparison] = []
-        self._hashes: list[str] = []
-        self._part = ReservoirSample(count, most)
-        self._leaks: LeakTally | None = None
-        if held_out and data.members and count > most:
-            measured, numeric = data.schema.measured_columns, data.schema.size_columns
-            self._leaks = LeakTally(
-                data.members, held_out, count, measured=measured, numeric=numeric
-            )
-
-    def add(self, dags: Sequence[DAG]) -> None:
-        """Look at the next samples."""
-        self._structure.add(dags)
-        self._hashes += graph_hashes(dags)
-        self._found += self._copies.resemblances(dags)
-        self._part.add(dags)
-        if self._leaks is not None:
-            self._leaks.add(dags)
-
-    @property
-    def structure(self) -> StructureReport:
-        """Verdict on the samples by the rules on graphs."""
-        return self._structure.report()
-
-    @property
-    def novelty(self) -> Novelty:
-        """Valid, unique, novel shares."""
-        train, held_out = self._data.graphs["train"], self._data.held_out
-        return novelty_of_hashes(train, held_out, self._hashes, self.structure.valid_B)
-
-    @property
-    def copies(self) -> CopyCounts:
-        """Copies of real graphs whatever their durations, and near copies."""
-        return copy_counts(self._copies, self._found)
-
-    @property
-    def held(self) -> dict[int, DAG]:
-        """The samples that are held, by their number: all in order, or some in random order."""
-        held = self._part.held
-        return held if self._count > self._most else dict(sorted(held.items()))
-
-    def leaks(self) -> SampleLeaks | None:
-        """Return what samples give away; None if nothing is held out."""
-        held = tuple(self.held.values())
-        if self._leaks is not None:
-            return self._leaks.result(held)
-        data = self._data
-        measured, numeric = data.schema.measured_columns, data.schema.size_columns
-        return sample_leaks(data.members, data.held_out, held, measured=measured, numeric=numeric)
-
-
 CAVEATS = (
     "What these attacks do not find, another one may: with --checkpoint, shadow models (--shadows) "
     "find more in weights.",
@@ -220,43 +157,61 @@ def audit_of(
     *,
     most_held: int = MAX_HELD,
 ) -> Audit:
-    """Return the audit of samples with codes of the data set's schema.
+    """Return the audit of samples with codes of the data set's schema, beside attacks on weights.
 
-    Args:
-        data: The data set.
-        made: The samples; of more than ``most_held`` of them, no more are held.
-        weights: Attacks on the weights.
-        most_held: Samples that figures look at which need many at once, drawn at random.
+    Of more than ``most_held`` samples, so many are held, drawn at random, for figures that need
+    many at once. What is kept of each other one is its hash, its verdicts and two distances, some
+    hundred bytes.
 
     Raises:
         UsageError: If there is no training graph or no sample.
     """
-    if not len(made):
+    count, schema = len(made), data.schema
+    if not count:
         raise UsageError("An audit needs samples, and there are none.")
-    tally = AuditTally(data, len(made), most_held)
-    train = data.graphs["train"]
-    with stages(len(made) + 2 * min(len(made), most_held)):
-        with stage("structure and copies", len(made)):
-            stream = iter(track(made, "auditing samples", len(made)))
-            while part := list(islice(stream, AT_ONCE)):
-                tally.add(part)
-        leaks = tally.leaks()
-    structure, held = tally.structure, tally.held
+    train, held_out = data.graphs["train"], data.held_out
+    columns = (schema.measured_columns, schema.size_columns)
+    is_attacked = bool(data.members and held_out)
+    rules = StructureTally(GraphStatistics.measure(train, schema.sizes()))
+    test = CopyTest(train, held_out, schema.measured_columns)
+    part = ReservoirSample(count, most_held)
+    tally = None
+    if is_attacked and count > most_held:
+        tally = LeakTally(data.members, held_out, count, *columns)
+    hashes: list[str] = []
+    found: list[CopyComparison] = []
+    with stages(count + 2 * min(count, most_held)):
+        with stage("structure and copies", count):
+            stream = iter(track(made, "auditing samples", count))
+            while dags := list(islice(stream, AT_ONCE)):
+                rules.add(dags)
+                hashes += graph_hashes(dags)
+                found += test.resemblances(dags)
+                part.add(dags)
+                if tally is not None:
+                    tally.add(dags)
+        held = part.held if count > most_held else dict(sorted(part.held.items()))
+        dags = list(held.values())
+        leaks = None
+        if tally is not None:
+            leaks = tally.result(dags)
+        elif is_attacked:
+            leaks = sample_leaks(data.members, held_out, dags, *columns)
+    structure = rules.report()
     valid = [dag for number, dag in held.items() if structure.valid_B[number]]
-    dags = list(held.values())
     return Audit(
         train=len(train),
-        held_out=len(data.held_out),
+        held_out=len(held_out),
         structure=structure,
-        novelty=tally.novelty,
-        copies=tally.copies,
+        novelty=novelty_of_hashes(train, held_out, hashes, structure.valid_B),
+        copies=copy_counts(test, found),
         leaks=leaks,
         weights=weights,
         neighborhoods=_compared(data, dags, NEIGHBORHOOD_METRICS),
         local=_compared(data, valid, LOCAL_METRICS),
         advice=too_few_held_out(data),
-        held=len(held) if len(held) < len(made) else None,
-        rare=rare_words(data.schema, train, dags) if data.schema.kind.has_steps else None,
+        held=len(held) if len(held) < count else None,
+        rare=rare_words(schema, train, dags) if schema.kind.has_steps else None,
         notes=merge_notes([*data.notes, *(made.notes if isinstance(made, SampleStream) else ())]),
         left_out=data.left_out,
     )

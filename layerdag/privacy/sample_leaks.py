@@ -71,10 +71,10 @@ def sample_leaks(
     train: Sequence[DAG],
     held_out: Sequence[DAG],
     generated: Sequence[DAG],
-    *,
-    seed: int = 0,
     measured: Sequence[int] = (),
     numeric: Sequence[int] = (),
+    *,
+    seed: int = 0,
 ) -> SampleLeaks | None:
     """Return what samples give away; None without graphs of each set.
 
@@ -149,18 +149,16 @@ class LeakTally:
         train: Sequence[DAG],
         held_out: Sequence[DAG],
         count: int,
-        *,
-        seed: int = 0,
         measured: Sequence[int] = (),
         numeric: Sequence[int] = (),
     ) -> None:
         self._real = AttackPool(train, held_out, (), measured=measured, numeric=numeric)
-        self._count, self._seed = count, seed
+        self._count = count
         real = self._real.roles
         self._roles = roles = replace(real, sample_K=np.zeros(count, dtype=np.int64))
-        self._near = CloserToTrainingTally(real.member_T.size, real.other_H.size, seed)
+        self._near = CloserToTrainingTally(real.member_T.size, real.other_H.size, 0)
         attacks = tally_attacks(self._real)
-        self._tallies = [(attack, attack.tally(roles, seed)) for attack in attacks]
+        self._tallies = [(attack, attack.tally(roles, 0)) for attack in attacks]
 
     def add(self, dags: Sequence[DAG]) -> None:
         """Look at the next samples, few enough for their distances to all real graphs."""
@@ -178,7 +176,7 @@ class LeakTally:
         pool = AttackPool(
             train, held_out, held, measured=self._real.measured, numeric=self._real.numeric
         )
-        part = _leaks(pool, np.arange(len(held)), self._seed)
+        part = _leaks(pool, np.arange(len(held)), 0)
         if len(held) == self._count:
             return part
         every = {attack.name: attack for attack in self.outcomes()}
@@ -195,4 +193,4 @@ class LeakTally:
     def outcomes(self) -> Iterator[AttackResult]:
         """Yield what the attacks found that looked at every sample."""
         for attack, tally in self._tallies:
-            yield from outcome_of(attack, tally.folds(), self._roles, self._seed, tally.fractions())
+            yield from outcome_of(attack, tally.folds(), self._roles, 0, tally.fractions())

@@ -16,7 +16,7 @@ from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.encoding import encoded
 from layerdag.errors import UsageError
 from layerdag.graph.attributed_graph import write_json
-from layerdag.privacy.auditing import AuditTally, audit_of, too_few_held_out
+from layerdag.privacy.auditing import audit_of, too_few_held_out
 from layerdag.statistics import MARGIN, chance_half_width
 from layerdag.training.checkpoint import CheckpointContents, save_checkpoint
 
@@ -63,10 +63,8 @@ def test_the_text_says_which_figures_looked_at_a_part():
 
 def test_nothing_is_attacked_where_nothing_is_held_out():
     data = ld.GraphDataset.build("chains", "flow", {"train": GRAPHS[:12]})
-    tally = AuditTally(data, 3, most=2)
-    tally.add(MADE[:3])
-    assert tally.leaks() is None
-    assert len(tally.held) == 2
+    found = audit_of(data, MADE[:3], most_held=2)
+    assert (found.leaks, found.held, found.novelty.graphs) == (None, 2, 3)
 
 
 AUDIT_GRAPHS = GRAPHS[:24]
