@@ -64,14 +64,14 @@ class SeenCodes:
 
     fewest: int
     most: int
-    codes: tuple[tuple[int, ...], ...]
+    codes: list[list[int]]
 
     @classmethod
     def from_dags(cls, dags: Sequence[DAG]) -> "SeenCodes":
         """Return what occurs in these graphs, at least one."""
         sizes = [dag.num_nodes for dag in dags]
         x_NA = torch.cat([dag.x_NA for dag in dags])
-        codes = tuple(tuple(column.unique().tolist()) for column in x_NA.T)
+        codes = [column.unique().tolist() for column in x_NA.T]
         return cls(min(sizes), max(sizes), codes)
 
     @classmethod

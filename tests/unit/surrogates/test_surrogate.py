@@ -1,7 +1,7 @@
 """Which graphs teach which target."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -78,7 +78,7 @@ def test_graphs_are_familiar_unless_sizes_or_kinds_of_several_nodes_were_not_the
 
 
 def test_it_comes_back_from_plain_data(seen):
-    assert SeenCodes.from_dict(seen.to_dict()) == seen
+    assert SeenCodes.from_dict(asdict(seen)) == seen
 
 
 @pytest.mark.parametrize(
