@@ -32,6 +32,6 @@ def graph_findings(graph: AttributedGraph, *, in_layer_order: bool = False) -> l
     ]
     x_NA = torch.zeros((graph.num_nodes, 1), dtype=torch.int64)
     dag = DAG.build(x_NA, torch.from_numpy(graph.edge_index_2E))
-    with suppress(GraphError):  # told by the rules
+    with suppress(GraphError):  # the rules report it
         dag = dag if in_layer_order else dag.in_layer_order()
     return [*loops, *check_structure([dag], names=[graph.name]).findings]

@@ -313,7 +313,7 @@ def _figures(
 MIN_JOBS = 3
 """Jobs that a plan needs on both sides to be ranked."""
 NEAREST = 3
-"""Other jobs that stand for a real one where jobs are ranked."""
+"""Other jobs whose mean is compared with a real one where jobs are ranked."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -374,7 +374,7 @@ def rank_plans(beside: PairedJobs, target: int) -> np.ndarray:
 def rank_plans_relative(beside: PairedJobs, target: int) -> np.ndarray:
     """Return the same by what a plan costs beyond computing: relative to compute time, (R,).
 
-    The sizes of the models that run under a plan then hardly count.
+    Then the sizes of the models that run under a plan matter little.
     """
     sides = (side.log_JCT[:, :, target] - side.log_work_JC for side in (beside.real, beside.other))
     return _plans(beside, *sides)
@@ -453,7 +453,7 @@ ORDERS: dict[str, OrderOf] = {
 """What is put in order."""
 
 WITHOUT_MEMORY = ("clusters", "plans, relative")
-"""Memory hardly depends on the cluster, and is no multiple of compute time."""
+"""Memory depends little on the cluster, and is not a multiple of compute time."""
 
 
 REPLICATES = 300

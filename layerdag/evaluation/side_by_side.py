@@ -86,8 +86,8 @@ class GeneratorScore:
     """One set of samples.
 
     Attributes:
-        report: Distances; None if no sample could be looked at.
-        reasons: Why samples could not be looked at, a sentence each.
+        report: Distances; None if no sample could be used.
+        reasons: Why samples could not be used, a sentence each.
     """
 
     name: str
@@ -136,7 +136,7 @@ class SideBySide:
         }
 
     def too_few(self, score: GeneratorScore) -> bool:
-        """Return whether there are too few graphs to tell how near samples are."""
+        """Return whether there are too few graphs to judge how near samples are."""
         return min(self.test, score.graphs) < MIN_COMPARED
 
     def __str__(self) -> str:

@@ -73,7 +73,7 @@ def default_metrics() -> tuple[Metric | AttributeMetrics, ...]:
 
 
 MIN_COMPARED = 8
-"""Graphs on each side below which ratios of distances are too few to tell."""
+"""Graphs that ratios of distances need on each side at least."""
 
 _SHOWN = 8
 """Metrics in the short form of a report."""
@@ -290,7 +290,7 @@ def comparison_of(
 
 
 def row_of(metric: Metric, comparison: Comparison) -> SimilarityRow:
-    """Compute one metric; a failure becomes the row's error, but for graphs that are no DAGs."""
+    """Compute one metric; a failure becomes the row's error, unless a graph is not a DAG."""
     try:
         return metric.compute(comparison)
     except GraphError:
@@ -360,7 +360,7 @@ def compare_by_depth(
 
     Of the node attributes the first one is compared.
 
-    Layer l of a graph with L layers lies in depth bin ``l * depth_bins // L``, so that a graph of
+    Layer l of a graph with L layers is in depth bin ``l * depth_bins // L``, so that a graph of
     fewer layers than bins leaves some of them empty.
 
     Raises:

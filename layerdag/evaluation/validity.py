@@ -479,7 +479,7 @@ def vun_of_codes(
     schema: GraphSchema | None = None,
     without: Sequence[str] = (),
 ) -> VUN:
-    """Return the same of samples in codes; raises as ``vun``."""
+    """Return ``vun`` of samples in codes."""
     if not train or not samples.dags:
         raise UsageError("V.U.N. needs training graphs and generated graphs; one set is empty.")
     columns = _columns(schema, without)

@@ -342,7 +342,7 @@ def _accuracies(
 ) -> tuple[float, float, float]:
     """Return 1 - mean error of frequencies: of training graphs, of held-out ones, and blind.
 
-    Who is blind knows which values there are, no more.
+    The blind guess knows only which values exist.
     """
     train_V, held_V, made_V = (
         x_PV[rows].mean(axis=0) for rows in (roles.member_T, roles.other_H, roles.sample_K)
@@ -368,7 +368,7 @@ def all_attacks(pool: AttackPool) -> tuple[Attack, ...]:
 
 
 def tally_attacks(pool: AttackPool) -> tuple[TallyAttack, ...]:
-    """Return the attacks that look at each sample once."""
+    """Return the attacks that use each sample once."""
     programs = (NearestProgram(pool),) if pool.measured else ()
     return NearestSample(pool), DensityRatio(pool), *programs, UniqueMotifs(pool)
 

@@ -46,7 +46,7 @@ class AuditSets:
 
     Attributes:
         data: Training and held-out graphs (its test part), with a schema of all three sets, so that
-            a word of one set alone is no reason to leave a graph out.
+            a word of one set alone does not exclude a graph.
         train: The training graphs in names and numbers.
         left_out: What could not be read, with the reason.
     """

@@ -97,7 +97,7 @@ class Audit:
         words: Private words in the files of the samples; None where there are no files.
         shadows: How shadow models were trained, and what such models give away; None without any.
         held: Number of samples, drawn at random, behind ``neighborhoods``, ``local`` and what
-            learns; None where these looked at all samples.
+            learns; None where these used all samples.
         notes: What was not understood in real graphs and samples.
         left_out: Why real graphs or samples are not among those counted, a sentence each.
         rare: Words of sampled programs that few training programs have; None for other graphs. Of
@@ -265,7 +265,7 @@ class WhiteBox:
 
 
 def weight_attacks(loaded: LoadedCheckpoint, data: GraphDataset) -> tuple[AttackResult, ...]:
-    """Return the attacks on weights and schema, if there are held-out graphs to tell from.
+    """Return the attacks on weights and schema, if there are held-out graphs to compare with.
 
     What further attacks on weights find joins this tuple, and so the audit and its pages.
     """

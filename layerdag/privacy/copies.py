@@ -2,7 +2,7 @@
 
 Always three sets: training, held-out, generated. A copy test alone proves nothing (Yao et al.,
 ESORICS 2025); it is the first of several attacks. Hashes are Weisfeiler-Lehman hashes of the
-attributed directed graph: graphs that they cannot tell apart count as copies, which errs on the
+attributed directed graph: graphs with equal hashes count as copies, which errs on the
 side of reporting a copy. Measured times differ from run to run of the same program, so columns of
 them do not count. How near is too near is read off real graphs that were not trained on.
 
@@ -107,7 +107,7 @@ CHUNK = 256
 
 
 class CopyComparison(Enum):
-    """How a sample stands to the real graphs."""
+    """How a sample compares with the real graphs."""
 
     NEW = "new"
     COPY = "copy of a real graph"
@@ -226,7 +226,7 @@ def keys_of_one_run(keys: Sequence[np.ndarray], run_of: Sequence[object]) -> np.
 def _threshold(
     index: KernelIndex, real: Sequence[DAG], hashes: Sequence[str], trained: int
 ) -> float:
-    """Return the distance to other real graphs that hardly any held-out graph goes below.
+    """Return the distance to other real graphs that few held-out graphs go below.
 
     The training graphs come first. Graphs with equal hashes are repetitions of one and do not
     count.

@@ -84,7 +84,7 @@ class ModelScores:
 def pooled_attack(
     name: str, what: str, models: Sequence[ModelScores], run_G: np.ndarray, seed: int = 0
 ) -> AttackResult | None:
-    """Return how well a score tells members from others, within each of several models.
+    """Return how well a score separates members from others, within each of several models.
 
     ``run_G`` is the run of each graph, numbered from 0; runs are resampled.
 
@@ -169,7 +169,7 @@ def _by_graph(models: Sequence[ModelScores], side: int) -> list[list[float]]:
 
 
 def _rates(name: str, rounds: Sequence[Scores], seed: int) -> tuple[DetectionRate, ...]:
-    """Return the rates at few false positives; what cannot be told is about distinct graphs."""
+    """Return the rates at few false positives; needs count distinct graphs."""
     others = rounds[0][1].size
     found = []
     for rate in detection_rates(name, rounds, seed):
@@ -225,7 +225,7 @@ def likelihood_ratio_attacks(
     "likelihood_ratio_offline" has shadow models that were not trained on the graph: how many
     standard deviations its loss lies below theirs. "likelihood_ratio" also has models that were:
     the ratio of two normal densities with one variance. A model that is a little better or worse
-    on all graphs tells nothing, so every model's losses are taken relative to its median.
+    on all graphs reveals nothing, so every model's losses are taken relative to its median.
 
     Args:
         target_loss_G: Nats per node of each graph under the attacked model; NaN where it cannot
@@ -294,7 +294,7 @@ def shadows_as_targets(shadows: ShadowLosses) -> Mapping[str, tuple[ModelScores,
 def scores_as_members(models: Sequence[ModelScores], members: int) -> tuple[ModelScores, ...]:
     """Return scores of what no model was trained on, the first ``members`` graphs as its members.
 
-    Training and held-out graphs of a target are told apart by these only as far as they differ
+    These separate training and held-out graphs of a target only as far as they differ
     from each other, for both were left out.
     """
     posing_G = np.arange(models[0].score_G.size) < members
@@ -314,7 +314,7 @@ def _mean(loss_SG: np.ndarray) -> np.ndarray:
 def _variance(loss_SG: np.ndarray, mean_G: np.ndarray) -> np.ndarray:
     """Return the variance of each graph over models, drawn towards that over all graphs.
 
-    With few models the variance of one graph is hardly known (S&P 2022, section VI-C).
+    With few models the variance of one graph is poorly known (S&P 2022, section VI-C).
     """
     square_SG = (loss_SG - mean_G) ** 2
     known_SG = ~np.isnan(square_SG)
@@ -338,7 +338,7 @@ def schema_attacks(
 
     "schema_lookup" asks whether the table has an entry for the conditions of a graph,
     "schema_density" how much weight it gives to them. The second also says by how much training and
-    held-out graphs differ as they are.
+    held-out graphs differ in themselves.
     """
     table = schema.condition_table
     if not table.cells or not train or not held_out:

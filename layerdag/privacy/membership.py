@@ -2,7 +2,7 @@
 
 Distances of samples to real graphs alone miss leaks (Yao et al., "The DCR Delusion", ESORICS
 2025), so the question is put as an attack: score each real graph, half of them members of the
-training set and half not, and see how well the score tells them apart. The AUROC is a mean over
+training set and half not, and see how well the score separates them. The AUROC is a mean over
 all graphs; that of a generator that gives a few training graphs away for sure, and nothing of the
 others, is near one half (Carlini et al., IEEE S&P 2022). So the true-positive rate (TPR) at a low
 false-positive rate (FPR) stands beside it. Attacks that need the samples alone are in
@@ -52,7 +52,7 @@ Scores = tuple[np.ndarray, np.ndarray]
 
 LOW_RATES = (0.01, 0.001)
 CERTAIN = 0.001
-"""Chance below which so many found members are no chance; many rates are looked at."""
+"""Probability below which finding so many members is not chance; many rates are tested."""
 REPLICATES = 500
 
 
@@ -182,7 +182,7 @@ FALSE_POSITIVE_RATE = 0.1
 
 @dataclass(frozen=True)
 class AttackResult:
-    """How well one score tells members of the training set from other real graphs.
+    """How well one score separates members of the training set from other real graphs.
 
     Attributes:
         name: Of those in ``attacks``, or "likelihood", "schema_lookup" or "schema_density".
@@ -202,8 +202,7 @@ class AttackResult:
             attacks that need none, as training graphs. None with too few of them.
         fractions: What the score is about, over all training graphs and over all held-out ones,
             where it is a fraction: of motifs that recur, of nodes that are reconstructed.
-        sampled: Number of samples that it looked at, where these are a random part of all; else
-            None.
+        sampled: Number of samples that it used, where these are a random part of all.
     """
 
     name: str

@@ -305,7 +305,7 @@ class Tally(ABC):
 
 
 class TallyAttack(Attack):
-    """An attack that looks at each sample once, so that there may be any number of them."""
+    """An attack that uses each sample once, so that there may be any number of them."""
 
     def __init__(self, pool: AttackPool) -> None:
         self.pool = pool
@@ -566,7 +566,7 @@ class Trait:
 
 
 def traits_of(pool: AttackPool, seed: int) -> tuple[Trait, ...]:
-    """Return what can be told of the graphs of a pool.
+    """Return the properties of the graphs of a pool that an attacker could infer.
 
     Conditions of samples, the family of a model or its parallelism, are read by trees that learned
     them from all real graphs, training or held-out; the number of layers (depth), the widest layer

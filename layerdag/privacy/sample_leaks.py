@@ -28,7 +28,7 @@ from layerdag.runtime.terminal import stage
 from layerdag.statistics import Verdict
 
 MAX_HELD = 10_000
-"""Samples that are held together; of more, figures that need many at once look at so many."""
+"""Most samples that are held at once; figures that need many at once use no more."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class SampleLeaks:
 
     Attributes:
         nearness: Are they nearer to training than to held-out graphs?
-        attacks: Can training graphs be told from held-out ones by them?
+        attacks: Can they separate training graphs from held-out ones?
         inferences: What is read of training graphs besides: traits of single jobs ("model:..."),
             and properties of the set.
     """
@@ -84,7 +84,7 @@ def sample_leaks(
         generated: Samples, with the conditions that were asked for.
         seed: Of the figures.
         measured: Columns of ``x_NA`` that hold measurements, such as durations. If there are any,
-            one more attack looks at the graphs without them.
+            one more attack ignores them.
         numeric: Columns that hold other numbers, such as FLOPs: the size of a model is read there.
     """
     if not held_out or not train or not generated:
@@ -139,8 +139,8 @@ class ReservoirSample:
 class LeakTally:
     """``sample_leaks`` of samples that come some at a time, however many there are.
 
-    Nearness, the attacks by distance and by motifs look at every sample. What learns, aligns or
-    infers looks at those of a ``ReservoirSample``, and says so (``AttackResult.sampled``,
+    Nearness, the attacks by distance and by motifs use every sample. What learns, aligns or
+    infers uses those of a ``ReservoirSample``, and says so (``AttackResult.sampled``,
     ``Inference.samples``): trees that know a million graphs by heart fit into no memory.
     """
 
@@ -168,7 +168,7 @@ class LeakTally:
             tally.add(part)
 
     def result(self, held: Sequence[DAG]) -> SampleLeaks:
-        """Return what all samples give away; what looks at some only is that of the held ones."""
+        """Return what all samples give away; figures that need many at once use ``held``."""
         train, held_out = (
             [self._real.dags[i] for i in rows.tolist()]
             for rows in (self._roles.member_T, self._roles.other_H)
@@ -191,6 +191,6 @@ class LeakTally:
         return self._near.result()
 
     def outcomes(self) -> Iterator[AttackResult]:
-        """Yield what the attacks found that looked at every sample."""
+        """Yield the results of the attacks that use every sample."""
         for attack, tally in self._tallies:
             yield from outcome_of(attack, tally.folds(), self._roles, 0, tally.fractions())

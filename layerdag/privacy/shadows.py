@@ -256,7 +256,7 @@ def _start_of(checkpoint: LoadedCheckpoint, init: str | Path | None) -> str | Pa
 
 
 MIN_SHADOWS = 16
-"""Shadow models below which the likelihood ratio is not looked at."""
+"""Shadow models that the likelihood ratio needs at least."""
 BUDGET = 600.0
 """Seconds for all shadow models, unless steps or seconds are named."""
 

@@ -29,7 +29,7 @@ from layerdag.statistics import (
 
 LEVEL = 0.9
 MIN_TESTED = 20
-"""Labeled graphs below which a test of predictors is too few to tell."""
+"""Labeled graphs that a test of predictors needs at least."""
 MIN_CALIBRATED = 9
 """Calibration graphs that an interval of 90 % needs."""
 
@@ -75,7 +75,7 @@ class Calibration:
 
     @classmethod
     def from_dict(cls, data: object) -> "Calibration | None":
-        """Return what ``to_dict`` wrote; None for what is no calibration."""
+        """Return what ``to_dict`` wrote; None for anything else."""
         if not isinstance(data, Mapping):
             return None
         try:
@@ -100,7 +100,7 @@ class Calibration:
         """Return predictions with their intervals.
 
         Raises:
-            UsageError: If the level is no fraction, or too high for the calibration graphs.
+            UsageError: If the level is not a fraction, or too high for the calibration graphs.
         """
         size = self.error_S.size
         if not 0 < level < 1:
@@ -249,7 +249,7 @@ class Coverage:
 
 
 def too_few_tested(graphs: int, what: str = "graphs") -> str:
-    """Return that so many graphs are too few to tell how good predictions are; "" if not."""
+    """Return a sentence where so many graphs are too few to judge predictions, else ""."""
     if graphs >= MIN_TESTED:
         return ""
     return f"too few to tell: {graphs} {what}, {MIN_TESTED} are needed"

@@ -442,8 +442,8 @@ class FittedSurrogate:
             notes["calibration"] = self.calibration.to_dict()
         shared = any(other.model.shares_arrays(self.model) for other in self.others)
         where = "outputs of the same network" if shared else "a folder each"
-        told = card(self.model.family, notes, self.targets[1:], where)
-        return SavedSurrogate(self.model, notes, told)
+        text = card(self.model.family, notes, self.targets[1:], where)
+        return SavedSurrogate(self.model, notes, text)
 
     def _seen(self, dags: Sequence[DAG]) -> list[DAG]:
         return mask_attributes(dags, self.schema, self.excluded)

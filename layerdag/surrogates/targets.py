@@ -59,7 +59,7 @@ def unlabeled(target: str) -> DataError:
 
 
 def targets(dags: Sequence[DAG], target: str) -> np.ndarray:
-    """Return the condition ``target`` of each graph, float64 (B,); NaN where it is no number."""
+    """Return the condition ``target`` of each graph, float64 (B,); NaN where it is not a number."""
     values = [dag.conditions.get(target) for dag in dags]
     return np.array([y if isinstance(y, int | float) else np.nan for y in values], dtype=float)
 

@@ -106,7 +106,7 @@ class AttributeView:
     Attributes:
         ordered: True where codes are ordered bins of a number, so that distances between codes
             mean something; False for names such as operators.
-        attribute: The words or numbers that its codes stand for; metrics that need these are left
+        attribute: The words or numbers behind its codes; metrics that need these are left
             out without it.
     """
 
@@ -269,7 +269,7 @@ Draws = tuple[np.ndarray, Mapping[str, float]]
 
 @dataclass(frozen=True)
 class SimilarityRow:
-    """One metric of generated graphs, and the same of real graphs.
+    """One metric of generated graphs, and the same metric of real graphs.
 
     Attributes:
         generated: The figure of the generated graphs; a distance is that to the real test set.
@@ -397,7 +397,7 @@ def metrics_for(
     """Return the metrics for graphs with these attributes, in order.
 
     Raises:
-        UsageError: If something is no metric, or two metrics have one name.
+        UsageError: If something is not a metric, or two metrics have one name.
     """
     found: list[Metric] = []
     for metric in metrics:
@@ -461,7 +461,7 @@ def register_metric(metric: M) -> M:
     """Add a metric to the default ones of ``ld.compare`` and ``layerdag compare``.
 
     Raises:
-        UsageError: If it is no metric.
+        UsageError: If it is not a metric.
     """
     METRICS.register(getattr(metric, "name", "?"), metric)
     return metric

@@ -163,7 +163,7 @@ CLASSIFIER_METRIC: ClassifierBound = ClassifierBound(
 MIN_NODE_CLASSIFIER_GRAPHS = 4
 """Graphs of a set, at least."""
 MAX_NODES = 30_000
-"""Nodes of a set that are looked at, drawn at random from larger ones."""
+"""Most nodes of a set that are used, drawn at random from larger ones."""
 _TREES = 60
 
 

@@ -55,7 +55,7 @@ RADII = (1, 2, 3)
 class NeighborhoodNovelty(Metric):
     """Fraction of the nodes of a graph whose color occurs in no training graph, mean over graphs.
 
-    Beside it stands the same of the real test graphs. The training set is not resampled.
+    Beside it stands the fraction of the real test graphs. The training set is not resampled.
     """
 
     radius: int = field(default=1, kw_only=True)
@@ -181,7 +181,7 @@ def mix_hashes(word: np.ndarray) -> np.ndarray:
 
 
 def operator_hashes(graphs: GraphSet) -> np.ndarray:
-    """Return a word for each node that tells apart first attributes, the operators of traces."""
+    """Return a hash of the first attribute of each node, the operator of a trace."""
     return mix_hashes(graphs.x_NA[:, 0].astype(np.uint64) + np.uint64(1))
 
 
@@ -210,7 +210,7 @@ def edges_by_layer(
 class PathNovelty(Metric):
     """Fraction of a graph's n-grams that no training graph has, mean over graphs.
 
-    Beside it stands the same of the real test graphs. The training set is not resampled.
+    Beside it stands the fraction of the real test graphs. The training set is not resampled.
     """
 
     length: int = field(default=2, kw_only=True)

@@ -4,8 +4,8 @@ By names of operators alone. A backward operator ("aten::silu_backward",
 "aten::_softmax_backward_data") is given what its forward operator computed, or the gradient of
 what came of it; so the forward operator ("aten::silu", "aten::_softmax") is among its ancestors. An
 operator that only optimizers call ("aten::addcdiv_", "aten::_fused_adamw_") is given a gradient, so
-some backward operator is. Which words a data set has decides what is looked at: a backward operator
-whose forward operator is no word of the data set (a view, such as "aten::select") is left out.
+some backward operator is. The words of the data set decide what is checked: a backward operator
+whose forward operator is not among them (a view, such as "aten::select") is left out.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ from layerdag.hardware.operators import base_name
 from layerdag.schema.attributes import CategoryAttribute
 
 Needs = tuple[tuple[int, tuple[int, ...]], ...]
-"""Code of each operator that is looked at, and codes of which one must be among its ancestors."""
+"""Code of each operator that is checked, and codes of which one must be among its ancestors."""
 
 # Elementwise kernels that step parameters; a gradient may also be scaled by mul_ or summed by add_.
 _STEPS = frozenset(

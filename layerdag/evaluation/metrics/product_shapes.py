@@ -9,8 +9,8 @@ MK + KN + MN elements. So whatever the shapes,
 * "bounds": with F operations, at least 3 (F/2)^(2/3) elements are moved, for that is the least that
   MK + KN + MN can be (inequality of means), and at most 5 F/2 elements of 8 bytes.
 
-Numbers are decoded from bins and positions. Those of which a float32 position does not tell the
-whole number, and those that were moved to the end of the nearest bin, are left out.
+Numbers are decoded from bins and positions. Those whose whole number a float32 position does
+not determine, and those that were moved to the end of the nearest bin, are left out.
 """
 
 from collections.abc import Sequence

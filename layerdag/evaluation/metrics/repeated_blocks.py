@@ -9,7 +9,7 @@ possible, with p as small as possible (a maximal repetition of strings; Kolpakov
 
 Repetitions nest and overlap. The longest is taken first, then the longest of what is left of the
 others outside it, and so on. Those of a single layer (p = 1), one operator after another
-like it, are no blocks: they occur by chance.
+like it, do not count as blocks: they occur by chance.
 """
 
 from collections.abc import Iterator
@@ -52,7 +52,7 @@ class RepeatedBlock:
 
 
 class BlockFigure(Enum):
-    """What is told of the repeated blocks of a graph."""
+    """Figures of the repeated blocks of a graph."""
 
     NUMBER = "number"
     LENGTH = "length"

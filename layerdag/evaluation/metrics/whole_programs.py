@@ -1,7 +1,7 @@
 """Do jobs keep the rules of whole training steps, and can a classifier tell samples by job?
 
-The rules are those of ``validation.whole_program``. They look at exact numbers, which codes do not
-hold (edges of bins are rounded), so these metrics look at the jobs themselves: at those that a data
+The rules are those of ``validation.whole_program``. They need exact numbers, which codes do not
+hold (edges of bins are rounded), so these metrics judge the jobs themselves: at those that a data
 set was read from, and at samples as they were drawn.
 
 The classifier of jobs is a forest of extremely randomized trees (Geurts et al., Machine Learning
@@ -55,9 +55,9 @@ from layerdag.traces.trace import Trace, Workload
 from layerdag.validation.whole_program import WHOLE_PROGRAM_RULES, Verdict, judge_program
 
 MAX_JOBS = 200
-"""Jobs of a set that are looked at, drawn at random from larger ones."""
+"""Most jobs of a set that are judged, drawn at random from larger ones."""
 MIN_JOBS = 20
-"""Jobs of a set below which a classifier tells nothing."""
+"""Jobs of a set that a classifier needs at least."""
 FOLDS = 5
 _TREES = 150
 _ABSENT = -1.0
@@ -67,8 +67,8 @@ def as_job(thing: GraphLike) -> Workload:
     """Return the traces of a job of any kind; the condition "world_size" says on how many ranks.
 
     Raises:
-        UsageError: If it is no graph.
-        DataError: If it is no job, or cannot be read.
+        UsageError: If it is not a graph.
+        DataError: If it is not a job, or cannot be read.
     """
     if isinstance(thing, StoredSample) and thing.is_job:
         return thing.workload()
@@ -87,7 +87,7 @@ def as_job(thing: GraphLike) -> Workload:
 def jobs_beside(
     train: Sequence[GraphLike], test: Sequence[GraphLike], samples: Sequence[GraphLike]
 ) -> Jobs | None:
-    """Return three sets of jobs for ``compare``; None if some are no steps of PyTorch.
+    """Return three sets of jobs for ``compare``; None if some are not steps of PyTorch.
 
     None also where a set is empty or has codes alone.
     """

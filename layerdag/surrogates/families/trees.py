@@ -30,7 +30,7 @@ class BoostingSettings:
     Attributes:
         learning_rate: Weight of each.
         subsample: Fraction of graphs that each tree sees.
-        feature_fraction: Fraction of features that each split looks at.
+        feature_fraction: Fraction of features that each split considers.
     """
 
     trees: int = 300
