@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import torch
 
-from layerdag.dag.dag import DAG, GraphSizes
+from layerdag.dag.dag import DAG
 from layerdag.datasets.conversion import GraphLike
 from layerdag.datasets.dataset import GraphDataset, GraphSplit
 from layerdag.datasets.encoding import encoded, translated
@@ -23,9 +23,7 @@ from layerdag.schema.schema import GraphSchema
 from layerdag.surrogates.families.base import SurrogateModel
 from layerdag.surrogates.families.registry import (
     FAMILIES,
-    Settings,
-    SharedFit,
-    fit_shared_with,
+    fit_shared,
     fit_with,
 )
 from layerdag.surrogates.files import (
@@ -138,19 +136,6 @@ class KnownTargets:
         """Return the graphs that have one of the targets, and these targets."""
         row_b = np.flatnonzero(np.isfinite(self.target_B[name]))
         return [self.dags[i] for i in row_b.tolist()], self.target_B[name][row_b]
-
-
-def separate_fits(family: str, settings: Settings) -> SharedFit:
-    """Return what fits a model to each target by itself, on the graphs that have it."""
-    fit = fit_with(family, settings) if settings else FAMILIES[family]
-
-    def each(
-        dags: Sequence[DAG], target_B: Mapping[str, np.ndarray], sizes: GraphSizes, seed: int
-    ) -> tuple[SurrogateModel, ...]:
-        known = KnownTargets(dags, target_B)
-        return tuple(fit(*known.with_target(name), sizes, seed) for name in target_B)
-
-    return each
 
 
 def notes_of(data: GraphDataset, known: KnownTargets, target: str, seed: int) -> dict[str, Any]:
@@ -268,10 +253,14 @@ class FittedSurrogate:
         names = (target,) if isinstance(target, str) else tuple(dict.fromkeys(target))
         if not names:
             raise UsageError("A surrogate predicts something; name at least one target.")
-        fit = (fit_shared_with if shared else separate_fits)(family, settings or {})
         dags = data.graphs["train"] if graphs is None else encoded(graphs, data.schema)
         known = KnownTargets.from_dags(dags, data.schema, names, exclude)
-        models = fit(known.dags, known.target_B, data.schema.sizes(), seed)
+        sizes = data.schema.sizes()
+        if shared:
+            models = fit_shared(family, settings or {}, known.dags, known.target_B, sizes, seed)
+        else:
+            fit = fit_with(family, settings) if settings else FAMILIES[family]
+            models = tuple(fit(*known.with_target(name), sizes, seed) for name in names)
         first, *others = (
             cls(
                 model,

@@ -152,10 +152,6 @@ _REBUILD: dict[str, Callable[[dict[str, Any], dict[str, np.ndarray]], SurrogateM
 
 Fit = Callable[[Sequence[DAG], np.ndarray, GraphSizes, int], SurrogateModel]
 """``fit(dags, target_B, sizes, seed)``."""
-SharedFit = Callable[
-    [Sequence[DAG], Mapping[str, np.ndarray], GraphSizes, int], tuple[SurrogateModel, ...]
-]
-"""``fit(dags, targets, sizes, seed)``; a target is NaN where a graph has none."""
 Settings = Mapping[str, Any]
 
 
@@ -171,8 +167,17 @@ def fit_with(family: str, settings: Settings) -> Fit:
     return partial(_fit_message_passing, settings=chosen)
 
 
-def fit_shared_with(family: str, settings: Settings) -> SharedFit:
-    """Return what fits one network to several targets, with settings in place of the defaults.
+def fit_shared(
+    family: str,
+    settings: Settings,
+    dags: Sequence[DAG],
+    targets: Mapping[str, np.ndarray],
+    sizes: GraphSizes,
+    seed: int,
+) -> tuple[SurrogateModel, ...]:
+    """Fit one network to several targets, with settings in place of the defaults.
+
+    A target is NaN where a graph has none.
 
     Raises:
         UsageError: If the family is no network or has no such settings.
@@ -182,17 +187,11 @@ def fit_shared_with(family: str, settings: Settings) -> SharedFit:
             f"'{family}' has no network that several targets could share; take 'message_passing', "
             "or leave out 'shared', for a model of its own for each target."
         )
+    from layerdag.surrogates.families.networks import NetworkSettings, fit_several
+
     chosen = _settings_of(family, settings)
-
-    def fit(
-        dags: Sequence[DAG], targets: Mapping[str, np.ndarray], sizes: GraphSizes, seed: int
-    ) -> tuple[SurrogateModel, ...]:
-        from layerdag.surrogates.families.networks import NetworkSettings, fit_several
-
-        assert isinstance(chosen, NetworkSettings)
-        return fit_several(dags, targets, sizes, chosen, seed)
-
-    return fit
+    assert isinstance(chosen, NetworkSettings)
+    return fit_several(dags, targets, sizes, chosen, seed)
 
 
 def _settings_of(family: str, settings: Settings) -> "BoostingSettings | NetworkSettings":
