@@ -3,7 +3,7 @@
 Shape letters: B graphs.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, final
@@ -23,7 +23,7 @@ from layerdag.schema.schema import GraphSchema
 from layerdag.surrogates.families.base import SurrogateModel
 from layerdag.surrogates.families.registry import (
     FAMILIES,
-    fit_shared,
+    fit_shared_with,
     fit_with,
 )
 from layerdag.surrogates.files import (
@@ -253,13 +253,15 @@ class FittedSurrogate:
         names = (target,) if isinstance(target, str) else tuple(dict.fromkeys(target))
         if not names:
             raise UsageError("A surrogate predicts something; name at least one target.")
+        fit: Callable[..., Any] = FAMILIES[family]
+        if shared or settings:
+            fit = (fit_shared_with if shared else fit_with)(family, settings or {})
         dags = data.graphs["train"] if graphs is None else encoded(graphs, data.schema)
         known = KnownTargets.from_dags(dags, data.schema, names, exclude)
         sizes = data.schema.sizes()
         if shared:
-            models = fit_shared(family, settings or {}, known.dags, known.target_B, sizes, seed)
+            models = fit(known.dags, known.target_B, sizes, seed=seed)
         else:
-            fit = fit_with(family, settings) if settings else FAMILIES[family]
             models = tuple(fit(*known.with_target(name), sizes, seed) for name in names)
         first, *others = (
             cls(

@@ -167,17 +167,8 @@ def fit_with(family: str, settings: Settings) -> Fit:
     return partial(_fit_message_passing, settings=chosen)
 
 
-def fit_shared(
-    family: str,
-    settings: Settings,
-    dags: Sequence[DAG],
-    targets: Mapping[str, np.ndarray],
-    sizes: GraphSizes,
-    seed: int,
-) -> tuple[SurrogateModel, ...]:
-    """Fit one network to several targets, with settings in place of the defaults.
-
-    A target is NaN where a graph has none.
+def fit_shared_with(family: str, settings: Settings) -> Callable[..., tuple[SurrogateModel, ...]]:
+    """Return ``fit_several``, which fits one network to several targets, with these settings.
 
     Raises:
         UsageError: If the family is no network or has no such settings.
@@ -191,7 +182,7 @@ def fit_shared(
 
     chosen = _settings_of(family, settings)
     assert isinstance(chosen, NetworkSettings)
-    return fit_several(dags, targets, sizes, chosen, seed)
+    return partial(fit_several, settings=chosen)
 
 
 def _settings_of(family: str, settings: Settings) -> "BoostingSettings | NetworkSettings":

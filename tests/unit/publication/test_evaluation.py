@@ -16,6 +16,7 @@ from layerdag.kinds.flow import FLOW
 from layerdag.privacy.attacks import Inference
 from layerdag.privacy.copies import DistanceToClosestRecord
 from layerdag.privacy.membership import AttackResult, DetectionRate
+from layerdag.privacy.membership_attacks import Roles
 from layerdag.privacy.sample_leaks import SampleLeaks
 from layerdag.publication import evaluation as _evaluation
 from layerdag.publication.cross_fitting import CrossFit, RunRequirement, dataset_of
@@ -350,10 +351,10 @@ def test_single_graphs_that_are_found_refuse_whatever_the_area(settings):
 
 def test_what_is_read_of_training_jobs_refuses_and_what_cannot_be_told_is_a_reserve(settings):
     def read(value: float) -> Inference:
-        return Inference.from_intervals(
-            "model:depth", "depth", (0.5, 0.2, 0.1), (value, 0.1), margin=0.05, samples=20,
-            held_out=50,
-        )  # fmt: skip
+        roles = Roles(np.arange(50), np.arange(50), np.arange(20))
+        return Inference.from_half_width(
+            "model:depth", "depth", (0.5, 0.2, 0.1), value, 0.1, margin=0.05, roles=roles
+        )
 
     told = verdict_of(settings, drawn(20), with_attacks(reads=(read(0.3),)), NEEDS)
     assert told.outcome is ReleaseDecision.NO

@@ -10,6 +10,7 @@ from layerdag.evaluation.metrics.base import Metric
 from layerdag.evaluation.similarity import DEFAULT_METRICS
 from layerdag.privacy.attacks import Inference
 from layerdag.privacy.membership import AttackResult, DetectionRate
+from layerdag.privacy.membership_attacks import Roles
 from layerdag.report import sections
 from layerdag.report.content import (
     CategoryFractions,
@@ -258,8 +259,9 @@ def test_an_attack_stands_beside_itself_on_an_honest_holdout_with_its_low_rates(
 
 
 def test_what_else_is_read_has_a_table(content):
-    read = Inference.from_intervals(
-        "model:depth", "depth", (0.5, 0.25, 0.125), (0.25, 0.5), margin=0.05, samples=9, held_out=7
+    roles = Roles(np.arange(9), np.arange(7), np.arange(9))
+    read = Inference.from_half_width(
+        "model:depth", "depth", (0.5, 0.25, 0.125), 0.25, 0.5, margin=0.05, roles=roles
     )
     leaks = replace(content.leaks, attacks=(), inferences=(read,), samples=9)
     html = membership(replace(EMPTY, leaks=leaks)).html
