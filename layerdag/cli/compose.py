@@ -1,15 +1,14 @@
 """Hydra behind one door: composing configs, checking overrides, building typed settings.
 
 Hydra's own messages name neither the nearest key nor the group that was meant, and come with a
-traceback. So overrides are checked here first, against the composed config, and Hydra only runs
-what is known to compose.
+traceback. So overrides are checked here first, against the settings of the YAML files, and Hydra
+only runs what is known to compose.
 """
 
 import functools
 import os
 import re
 import sys
-import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,8 +27,8 @@ from layerdag.cli.flags import (
     GROUPS,
     Grammar,
     config_dir,
-    options_of,
     quoted,
+    require_option,
     settings_of_verb,
     usual_choices,
     value_in,
@@ -42,24 +41,30 @@ from layerdag.training.run_file import recorded_settings
 from layerdag.training.run_folder import run_of
 
 _FULL_ERROR = "HYDRA_FULL_ERROR"
-HYDRA_FLAGS = ("-", "hydra.", "hydra/", "+hydra", "~hydra")
+_OF_HYDRA = ("-", "hydra.", "hydra/", "+hydra", "~hydra")
 
 
-def compose(name: str, overrides: Sequence[str] = ()) -> DictConfig:
-    """Return the config ``name`` with plain overrides applied.
+def compose(name: str, words: Sequence[str] = ()) -> DictConfig:
+    """Return the config ``name`` with flags and plain overrides applied.
 
     Raises:
         ConfigError: If an override names an unknown key, group or file, or does not parse.
     """
-    parsed = _parse(hydra_overrides(name, overrides))
-    _check_groups(parsed)
-    base = _defaults(name, tuple(str(o.input_line) for o in parsed if _is_group(o)))
-    known = _flat_keys(base)
-    for override in parsed:
-        is_open = str(override.key_or_group).startswith(("conditions.", "sizes."))
-        if not (_is_group(override) or override.is_add() or is_open):
-            _check_key(str(override.key_or_group), known)
-    return _compose(name, [str(o.input_line) for o in parsed])
+    parsed = _parse(hydra_overrides(name, words))
+    chosen = {str(o.key_or_group): str(o.value()) for o in parsed if _is_group(o)}
+    for group, value in chosen.items():
+        require_option(group, value)
+    try:
+        return _compose(name, [str(o.input_line) for o in parsed])
+    except ConfigError as error:
+        refused = re.match("Could not override '([^']+)'", str(error.__cause__))
+        if refused is None:
+            raise
+        known = [s.name for s in settings_of_verb(name, usual_choices(name) | chosen)]
+        raise ConfigError(
+            f"Unknown setting '{refused[1]}'.{did_you_mean(refused[1], [*known, *GROUPS[name]])} "
+            "'--cfg job' prints all settings."
+        ) from None
 
 
 def hydra_overrides(name: str, words: Sequence[str]) -> list[str]:
@@ -73,8 +78,7 @@ def hydra_overrides(name: str, words: Sequence[str]) -> list[str]:
     """
     found = [*_kind_of_data(name, words), *words]
     settings = settings_of_verb(name, _chosen(name, found))
-    grammar = Grammar(name, settings, functools.partial(_conditions, found))
-    return grammar.overrides(found)
+    return Grammar(name, settings, functools.partial(_conditions, found)).overrides(found)
 
 
 def _kind_of_data(name: str, words: Sequence[str]) -> list[str]:
@@ -88,17 +92,20 @@ def _kind_of_data(name: str, words: Sequence[str]) -> list[str]:
 
 
 def _chosen(name: str, words: Sequence[str]) -> dict[str, str]:
-    run_words = [f"resume={value_in(words, 'resume')}"] if value_in(words, "resume") else []
-    groups = [w for w in with_own_settings(run_words) if w.partition("=")[0] in _GROUPS_OF_RUNS]
+    """Return the file of each group, of which an experiment or the run to resume may name some."""
+    resumed = value_in(words, "resume")
+    groups = [w for w in with_own_settings([f"resume={resumed}"]) if w.startswith(_GROUPS_OF_RUNS)]
     named = {group: value_in(words, group) for group in GROUPS[name]}
-    first = [f"{group}={value.partition(',')[0]}" for group, value in named.items() if value]
-    _check_groups(_parse(first))
-    composed = _defaults(name, (*groups, *first))
-    chosen = {
-        group: str(OmegaConf.select(composed, f"{group}.name") or usual)
+    for group, value in named.items():
+        if value:
+            first = value.partition(",")[0]
+            require_option(group, first)
+            groups.append(f"{group}={first}")
+    composed = _composed_groups(name, tuple(groups))
+    return {
+        group: named.get(group) or str(OmegaConf.select(composed, f"{group}.name") or usual)
         for group, usual in usual_choices(name).items()
     }
-    return {group: named.get(group) or usual for group, usual in chosen.items()}
 
 
 def _conditions(words: Sequence[str]) -> list[str]:
@@ -107,17 +114,17 @@ def _conditions(words: Sequence[str]) -> list[str]:
     Raises:
         CheckpointError: If it cannot be read.
     """
-    named = value_in(words, "checkpoint") or str(_defaults("sample", ()).checkpoint)
+    named = value_in(words, "checkpoint") or str(_composed_groups("sample", ()).checkpoint)
     return read_schema(checkpoint_path(named.partition(",")[0])).condition_names
 
 
-def run(name: str, task: Callable[[DictConfig], float | None], overrides: Sequence[str]) -> int:
+def run(name: str, task: Callable[[DictConfig], float | None], words: Sequence[str]) -> int:
     """Check ``words``, let Hydra run ``task`` once or as a sweep, and return the exit code.
 
     Errors come out of this function as they are, so that the command shows one line instead of
     Hydra's traceback.
     """
-    overrides = hydra_overrides(name, overrides)
+    overrides = with_own_settings(hydra_overrides(name, words))
     _check_words(name, overrides)
     overrides = _folders_apart(name, overrides)
     failures: list[Exception] = []
@@ -131,14 +138,18 @@ def run(name: str, task: Callable[[DictConfig], float | None], overrides: Sequen
         finally:
             _remove_if_empty(Path(HydraConfig.get().runtime.output_dir))
 
-    argv = sys.argv
+    argv, full_error = sys.argv, os.environ.get(_FULL_ERROR)
     sys.argv = [f"{name}.py", *overrides]
+    os.environ[_FULL_ERROR] = "1"  # errors outside of the task are raised, not printed
     try:
-        with _errors_as_they_are():
+        with _hydra_errors("used"):
             main = hydra.main(config_path=str(config_dir()), config_name=name, version_base="1.3")
             main(guarded)()
     finally:
         sys.argv = argv
+        os.environ.pop(_FULL_ERROR)
+        if full_error is not None:
+            os.environ[_FULL_ERROR] = full_error
     if failures:
         raise failures[0]
     return 0
@@ -166,7 +177,8 @@ def _folders_apart(name: str, overrides: Sequence[str]) -> list[str]:
     if not {"-m", "--multirun"} & set(overrides):
         return list(overrides)
     given = [word for word in overrides if word.startswith("out=")]
-    usual = dict(typing.cast(Mapping[str, Any], OmegaConf.to_container(_compose(name, []))))
+    usual = OmegaConf.to_container(_composed_groups(name, ()))
+    assert isinstance(usual, dict)
     out = (given[-1].partition("=")[2] if given else str(usual["out"])).strip("'\"")
     if "${" in out or "," in out:
         return list(overrides)
@@ -179,23 +191,13 @@ def _folders_apart(name: str, overrides: Sequence[str]) -> list[str]:
 
 
 @contextmanager
-def _errors_as_they_are() -> Iterator[None]:
-    """Let Hydra raise what goes wrong outside of the task (an output folder that cannot be made).
-
-    Raises:
-        ConfigError: In place of Hydra's and OmegaConf's own errors.
-    """
-    before = os.environ.get(_FULL_ERROR)
-    os.environ[_FULL_ERROR] = "1"
+def _hydra_errors(done: str) -> Iterator[None]:
+    """Raise ConfigError in place of Hydra's and OmegaConf's own errors."""
     try:
         yield
     except (HydraException, OmegaConfBaseException) as error:
         first = str(error).splitlines()[0].rstrip(".")
-        raise ConfigError(f"The configuration cannot be used: {first}.") from error
-    finally:
-        os.environ.pop(_FULL_ERROR)
-        if before is not None:
-            os.environ[_FULL_ERROR] = before
+        raise ConfigError(f"The configuration cannot be {done}: {first}.") from error
 
 
 def _parse(overrides: Sequence[str]) -> list[Override]:
@@ -208,7 +210,7 @@ def _parse(overrides: Sequence[str]) -> list[Override]:
 
 
 @functools.lru_cache(maxsize=64)
-def _defaults(name: str, groups: tuple[str, ...]) -> DictConfig:
+def _composed_groups(name: str, groups: tuple[str, ...]) -> DictConfig:
     config = _compose(name, list(groups))
     OmegaConf.set_readonly(config, value=True)
     return config
@@ -216,60 +218,22 @@ def _defaults(name: str, groups: tuple[str, ...]) -> DictConfig:
 
 def _compose(name: str, overrides: list[str]) -> DictConfig:
     GlobalHydra.instance().clear()
-    try:
-        with hydra.initialize_config_dir(str(config_dir()), version_base="1.3"):
-            return hydra.compose(name, overrides)
-    except (HydraException, OmegaConfBaseException) as error:
-        first = str(error).splitlines()[0].rstrip(".")
-        raise ConfigError(f"The configuration cannot be composed: {first}.") from error
+    with (
+        _hydra_errors("composed"),
+        hydra.initialize_config_dir(str(config_dir()), version_base="1.3"),
+    ):
+        return hydra.compose(name, overrides)
 
 
 def _is_group(override: Override) -> bool:
     return (config_dir() / str(override.key_or_group)).is_dir()
 
 
-def _check_groups(parsed: list[Override]) -> None:
-    for override in parsed:
-        if not _is_group(override):
-            continue
-        options = options_of(str(override.key_or_group))
-        value = str(override.value())
-        if value not in options:
-            raise ConfigError(
-                f"There is no {override.key_or_group}={value}.{did_you_mean(value, options)} "
-                f"Known: {', '.join(options)}."
-            )
-
-
-def _check_key(key: str, known: list[str], prefix: str = "") -> None:
-    if key not in known:
-        groups = [p.name for p in config_dir().iterdir() if p.is_dir()] if not prefix else []
-        raise ConfigError(
-            f"Unknown setting '{prefix}{key}'.{did_you_mean(key, [*known, *groups])} "
-            "'--cfg job' prints all settings."
-        )
-
-
-def _flat_keys(config: DictConfig) -> list[str]:
-    found: list[str] = []
-
-    def walk(node: Mapping[Any, Any], prefix: str) -> None:
-        for key, child in node.items():
-            found.append(f"{prefix}{key}")
-            if isinstance(child, Mapping):
-                walk(child, f"{prefix}{key}.")
-
-    walk(typing.cast(Mapping[Any, Any], OmegaConf.to_container(config, resolve=False)), "")
-    return found
-
-
 def _check_words(name: str, overrides: Sequence[str]) -> None:
     """Compose once for every single choice of a sweep, so that each value is checked."""
-    plain = [word for word in overrides if not word.startswith(HYDRA_FLAGS) and "=" in word]
-    stray = [w for w in overrides if "=" not in w and not w.startswith("-")]
-    if stray and not any(
-        w in ("--cfg", "-c", "--package", "-p", "--info", "-i") for w in overrides
-    ):
+    plain = [word for word in overrides if not word.startswith(_OF_HYDRA) and "=" in word]
+    stray = [word for word in overrides if "=" not in word and not word.startswith("-")]
+    if stray and not {"--cfg", "-c", "--package", "-p"} & set(overrides):
         raise ConfigError(f"'{stray[0]}' is not an override. Write key=value, for example seed=1.")
     parsed = _parse(plain)
     sweeps = [o for o in parsed if o.is_sweep_override()]

@@ -1,9 +1,9 @@
 """Settings of ``layerdag train`` and ``sample`` on the command line: their flags, their ``--help``.
 
-``--name value`` becomes Hydra's ``group.name=value``. The settings are read from the YAML files as
-they stand: neither Hydra nor torch is imported, so that help and completion do not keep anybody
-waiting. What a setting takes follows from its default; where that is null, or a text that stands
-for a path, its comment begins with the word: ``(int)``.
+The YAML files in ``configs`` are the only declaration of a setting. ``--name value`` becomes
+Hydra's ``group.name=value``. The files are read as text, since importing Hydra or torch would keep
+everybody waiting who asks for help. What a setting takes follows from its default; where that is
+null, or a text that is a path, its comment begins with the word: ``(int)``.
 """
 
 import re
@@ -11,6 +11,8 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import yaml
 
 import layerdag
 from layerdag.cli.printing import JSON
@@ -24,18 +26,17 @@ METAVARS = {"int": "N", "float": "X", "text": "TEXT", "path": "PATH", "list": "A
             "map": "{NAME:VALUE}", "bool": ""}  # fmt: skip
 """What a setting takes, as the help shows it."""
 
+_KINDS = {int: "int", float: "float", str: "text", list: "list", dict: "map", bool: "bool"}
 # A bare name is looked for in these groups, in this order.
 _ORDER = ("training", "model", "logger", "data", "privacy", "conditions", "wanted", "plan")
-# Sections of a main file that are not settings of the verb.
-_NOT_SETTINGS = ("defaults", "hydra")
-_LINE = re.compile(r"(?P<indent> *)(?P<name>\w+):(?P<value>[^#\n]*)(?:#\s*(?P<comment>.*))?")
-_KIND = re.compile(r"\((int|float|bool|text|path|list)\) ")
-_CHOSEN = re.compile(r"  - (?P<name>\w+): (?P<chosen>\w+)")
-# Hydra's own flags; those in the second line take a value.
-_WITH_VALUE = ("-c", "--cfg", "-p", "--package", "-cp", "--config-path", "-cn", "--config-name",
-               "-cd", "--config-dir", "-i", "--info", "--experimental-rerun")  # fmt: skip
-_HYDRA = (*_WITH_VALUE, "-m", "--multirun", "--resolve", "-r", "--run", "-h", "--help", "--version",
-          "--hydra-help", "-sc", "--shell-completion")  # fmt: skip
+_LINE = re.compile(
+    r"(?P<indent> *)(?P<name>\w+):(?P<value>[^#\n]*)"
+    r"(?:#\s*(?:\((?P<kind>int|float|bool|text|path|list)\) )?(?P<comment>.*))?"
+)
+_CHOSEN = re.compile(r"^  - (\w+): (\w+)", re.MULTILINE)
+_HYDRA_VALUE = ("-c", "--cfg", "-p", "--package")
+_HYDRA = (*_HYDRA_VALUE, "-m", "--multirun", "--resolve")
+"""Hydra's own flags, and those of them that take a value."""
 
 
 def config_dir() -> Path:
@@ -51,8 +52,8 @@ class Setting:
 
     Attributes:
         name: In full, as Hydra takes it ("training.max_steps").
-        default: As it stands in the file.
-        comment: What it means; may be empty.
+        default: As the file writes it.
+        comment: May be empty.
         kind: What it takes, a key of ``METAVARS``.
     """
 
@@ -63,40 +64,23 @@ class Setting:
 
 
 def settings_of(file: Path, prefix: str = "") -> list[Setting]:
-    """Return the settings of a YAML file; ``name``, which is the choice itself, is left out.
-
-    A group of settings is told by those in it, under their names in full.
-    """
+    """Return the settings of a YAML file with those of its groups, without ``name``."""
     found: list[Setting] = []
-    above: list[str] = []  # names of the groups that the line lies in
+    names: list[str] = []  # of the groups around the line, and its own
     for match in map(_LINE.match, file.read_text(encoding="utf-8").splitlines()):
         if match is None:
             continue
-        above = [*above[: len(match["indent"]) // 2], match["name"]]
-        value, comment = match["value"].strip(), (match["comment"] or "").strip()
-        is_group = not value
-        if above[0] not in (*_NOT_SETTINGS, "name") and not is_group:
-            stated = _KIND.match(comment)
-            kind = stated[1] if stated else _kind_of(value)
-            told = comment[stated.end() :] if stated else comment
-            found.append(Setting(f"{prefix}{'.'.join(above)}", value, told, kind))
+        names = [*names[: len(match["indent"]) // 2], match["name"]]
+        value = match["value"].strip()
+        if value and names[0] not in ("defaults", "hydra", "name"):
+            kind = match["kind"] or _KINDS[type(yaml.safe_load(value))]
+            found.append(Setting(prefix + ".".join(names), value, match["comment"] or "", kind))
     return found
 
 
-def _kind_of(default: str) -> str:
-    if default in ("true", "false"):
-        return "bool"
-    if default[0] in "[{":
-        return "list" if default[0] == "[" else "map"
-    if re.fullmatch(r"-?\d+", default):
-        return "int"
-    return "float" if re.fullmatch(r"-?[\d.]+(e-?\d+)?", default) else "text"
-
-
 def usual_choices(verb: str) -> dict[str, str]:
-    """Return the file that a verb takes of each group unless told otherwise."""
-    lines = (config_dir() / f"{verb}.yaml").read_text(encoding="utf-8").splitlines()
-    return {match["name"]: match["chosen"] for match in filter(None, map(_CHOSEN.match, lines))}
+    """Return the file of each group that a verb takes by default."""
+    return dict(_CHOSEN.findall((config_dir() / f"{verb}.yaml").read_text(encoding="utf-8")))
 
 
 def options_of(group: str) -> list[str]:
@@ -105,30 +89,40 @@ def options_of(group: str) -> list[str]:
     return sorted(p.relative_to(folder).with_suffix("").as_posix() for p in folder.rglob("*.yaml"))
 
 
+def require_option(group: str, value: str) -> None:
+    """Raise ConfigError unless a group has such a file."""
+    options = options_of(group)
+    if value not in options:
+        raise ConfigError(
+            f"There is no {group}={value}.{did_you_mean(value, options)} "
+            f"Known: {', '.join(options)}."
+        )
+
+
 def settings_of_verb(verb: str, chosen: Mapping[str, str]) -> list[Setting]:
     """Return all settings of a verb, with those of the chosen file of each group.
 
     Args:
         verb: "train" or "sample".
-        chosen: File of each group; several stand with commas between them, as in a sweep.
+        chosen: File of each group, or several with commas between them, as in a sweep.
     """
     found = settings_of(config_dir() / f"{verb}.yaml")
     for group, names in chosen.items():
-        for name in names.split(","):
-            file = config_dir() / group / f"{name}.yaml"
-            if group != "experiment" and file.is_file():
-                found += settings_of(file, f"{group}.")
+        for name in names.split(",") if group != "experiment" else ():
+            if _file(group, name).is_file():
+                found += settings_of(_file(group, name), f"{group}.")
     return list({setting.name: setting for setting in reversed(found)}.values())[::-1]
+
+
+def _file(group: str, option: str) -> Path:
+    return config_dir() / group / f"{option}.yaml"
 
 
 def flag_of(setting: Setting, settings: Sequence[Setting]) -> str:
     """Return the shortest flag that means a setting: ``--max-steps``, ``--encoder.dropout``."""
     parts = setting.name.split(".")
-    for begin in reversed(range(len(parts))):
-        name = ".".join(parts[begin:])
-        if _meant(name, settings) == [setting.name]:
-            return _spelled(name)
-    return _spelled(setting.name)
+    ends = (".".join(parts[begin:]) for begin in reversed(range(len(parts))))
+    return _spelled(next(end for end in ends if _meant(end, settings) == [setting.name]))
 
 
 def _spelled(name: str) -> str:
@@ -138,18 +132,17 @@ def _spelled(name: str) -> str:
 def _meant(name: str, settings: Sequence[Setting]) -> list[str]:
     """Return the settings that a name means: one, none, or several that have equal claims.
 
-    A name in full comes first, then the end of a name: that of the first group that has it, and in
-    the group what lies outermost.
+    A name in full comes first, then the end of a name: that of the first group that has it, and
+    the outermost in that group.
     """
     names = [setting.name for setting in settings]
     if name in names:
         return [name]
-    ends = [known for known in names if known.endswith(f".{name}")]
     for group in _ORDER:
-        inside = [known for known in ends if known.startswith(f"{group}.")]
-        if inside:
-            outermost = min(known.count(".") for known in inside)
-            return [known for known in inside if known.count(".") == outermost]
+        ends = [n for n in names if n.startswith(f"{group}.") and n.endswith(f".{name}")]
+        if ends:
+            outermost = min(known.count(".") for known in ends)
+            return [known for known in ends if known.count(".") == outermost]
     return []
 
 
@@ -172,6 +165,7 @@ class Grammar:
 
         Raises:
             UsageError: If a flag is unknown, means several settings, or lacks its value.
+            ConfigError: If a word of ``sample`` names no setting and no condition.
         """
         found: list[str] = []
         waiting = list(words)
@@ -180,7 +174,7 @@ class Grammar:
             word = waiting.pop(0)
             if word.partition("=")[0] in _HYDRA:
                 found.append(word)
-                if word in _WITH_VALUE and waiting and not waiting[0].startswith("-"):
+                if word in _HYDRA_VALUE and waiting and not waiting[0].startswith("-"):
                     found.append(waiting.pop(0))
             elif word.startswith("--") and len(word) > 2:
                 found.append(self._override(word, waiting, sweeps=sweeps))
@@ -192,29 +186,36 @@ class Grammar:
         """Return one flag as an override; takes its value from the words that wait."""
         flag, equals, given = word.partition("=")
         name = flag[2:].replace("-", "_")
+
+        def value(metavar: str) -> str:
+            if equals:
+                return given
+            if not waiting or re.match(r"-(?![\d.])", waiting[0]):
+                raise UsageError(f"'{flag}' needs a value: {flag} {metavar}.")
+            return waiting.pop(0)
+
         if name in GROUPS[self.verb]:
-            return f"{name}={given if equals else _next(flag, 'NAME', waiting)}"
+            return f"{name}={value('NAME')}"
         negated = name.startswith("no_") and not _meant(name, self.settings)
         setting = self._setting(flag, name.removeprefix("no_") if negated else name)
         if setting is None:
-            value = given if equals else _next(flag, "VALUE", waiting)
-            return f"++{_open_key(name)}={_value('float', value, sweeps=sweeps)}"
-        if setting.kind == "bool":
-            return f"{setting.name}={_truth(flag, given, waiting, negated=negated, equals=equals)}"
-        if negated:
-            raise UsageError(
-                f"'{flag}' is for settings that are true or false; '{setting.name}' takes "
-                f"{METAVARS[setting.kind]}: {_spelled(name[3:])} {METAVARS[setting.kind]}."
-            )
-        value = given if equals else _next(flag, METAVARS[setting.kind], waiting)
-        return f"{setting.name}={_value(setting.kind, value, sweeps=sweeps)}"
+            return f"++{_open_key(name)}={_value('float', value('VALUE'), sweeps=sweeps)}"
+        metavar = METAVARS[setting.kind]
+        if setting.kind != "bool":
+            if negated:
+                raise UsageError(
+                    f"'{flag}' is for settings that are true or false; '{setting.name}' takes "
+                    f"{metavar}: {_spelled(name[3:])} {metavar}."
+                )
+            return f"{setting.name}={_value(setting.kind, value(metavar), sweeps=sweeps)}"
+        if negated and equals:
+            raise UsageError(f"'{flag}' takes no value; leave '={given}' out.")
+        if not equals and not negated and waiting[:1] and waiting[0] in ("true", "false", "null"):
+            given = waiting.pop(0)
+        return f"{setting.name}={given or str(not negated).lower()}"
 
     def _setting(self, flag: str, name: str) -> Setting | None:
-        """Return the setting that a flag means; None if it means a condition or a size.
-
-        Raises:
-            UsageError: If it means none, or several.
-        """
+        """Return the setting that a flag means; None if it means a condition or a size."""
         name = "data.folder" if self.verb == "train" and name == "folder" else name
         meant = _meant(name, self.settings)
         if len(meant) > 1:
@@ -230,9 +231,9 @@ class Grammar:
         return setting.startswith(("wanted.", "plan.")) and name in {*self.conditions()} - {setting}
 
     def _is_open(self, name: str) -> bool:
-        if self.verb != "sample":
-            return False
-        return name.startswith(("conditions.", "sizes.")) or name in self.conditions()
+        return self.verb == "sample" and (
+            name.startswith(("conditions.", "sizes.")) or name in self.conditions()
+        )
 
     def _plain(self, word: str) -> str:
         key, equals, value = word.partition("=")
@@ -245,8 +246,8 @@ class Grammar:
             return word
         if self._is_open(key):
             return f"++{_open_key(key)}={value}"
-        settings, conditions = [setting.name for setting in self.settings], self.conditions()
-        near = did_you_mean(key, [*settings, *conditions])
+        conditions = self.conditions()
+        near = did_you_mean(key, [*(setting.name for setting in self.settings), *conditions])
         raise ConfigError(
             f"'{key}' is no setting and no condition of the checkpoint."
             f"{_asked_instead(key, conditions) or near} "
@@ -255,29 +256,26 @@ class Grammar:
 
     def _unknown(self, flag: str, name: str) -> str:
         elsewhere = [
-            f"{group}={option}"
+            (group, option)
             for group in GROUPS[self.verb]
             if group != "experiment"
             for option in options_of(group)
-            if _meant(name, settings_of(config_dir() / group / f"{option}.yaml", f"{group}."))
+            if _meant(name, settings_of(_file(group, option), f"{group}."))
         ]
         if elsewhere:
-            group, _, option = elsewhere[0].partition("=")
-            return f"'{flag}' is a setting of {' and '.join(elsewhere)}: add --{group} {option}."
-        leaves = [s.name.rpartition(".")[2] for s in self._whole_tree()]
+            group, option = elsewhere[0]
+            places = " and ".join(map("=".join, elsewhere))
+            return f"'{flag}' is a setting of {places}: add --{group} {option}."
         conditions = self.conditions() if self.verb == "sample" else ()
-        known = [s.name for s in self.settings] + leaves + [*GROUPS[self.verb], *conditions]
-        near = _asked_instead(name, conditions) or did_you_mean(
-            _spelled(name), dict.fromkeys(map(_spelled, known))
-        )
+        every = {group: ",".join(options_of(group)) for group in GROUPS[self.verb]}
+        names = [setting.name for setting in self.settings]
+        names += [s.name.rpartition(".")[2] for s in settings_of_verb(self.verb, every)]
+        known = dict.fromkeys(map(_spelled, [*names, *GROUPS[self.verb], *conditions]))
+        near = _asked_instead(name, conditions) or did_you_mean(_spelled(name), known)
         return (
             f"'layerdag {self.verb}' does not take '{flag}'.{near} "
             f"'layerdag {self.verb} --help' shows what it takes."
         )
-
-    def _whole_tree(self) -> Iterator[Setting]:
-        every = {group: ",".join(options_of(group)) for group in GROUPS[self.verb]}
-        yield from settings_of_verb(self.verb, every)
 
 
 def value_in(words: Sequence[str], *names: str) -> str | None:
@@ -285,7 +283,7 @@ def value_in(words: Sequence[str], *names: str) -> str | None:
 
     Args:
         words: Of a command.
-        *names: As Hydra spells them, one as good as the other.
+        *names: As Hydra spells them; any of them counts.
     """
     found = None
     for word, following in zip(words, [*words, ""][1:], strict=True):
@@ -305,30 +303,6 @@ def _asked_instead(name: str, conditions: Sequence[str]) -> str:
 
 def _open_key(name: str) -> str:
     return name if name.startswith(("conditions.", "sizes.")) else f"conditions.{name}"
-
-
-def _next(flag: str, metavar: str, waiting: list[str]) -> str:
-    """Take the value of a flag from the words that wait.
-
-    Raises:
-        UsageError: If there is none.
-    """
-    if not waiting or (waiting[0].startswith("-") and not re.match(r"-[\d.]", waiting[0])):
-        raise UsageError(f"'{flag}' needs a value: {flag} {metavar}.")
-    return waiting.pop(0)
-
-
-def _truth(flag: str, given: str, waiting: list[str], *, negated: bool, equals: str) -> str:
-    """Return "true" or "false", as ``--flag``, ``--no-flag`` and ``--flag=false`` say.
-
-    Raises:
-        UsageError: If a value is given to ``--no-flag``.
-    """
-    if not equals and not negated and waiting and waiting[0] in ("true", "false", "null"):
-        return waiting.pop(0)
-    if negated and equals:
-        raise UsageError(f"'{flag}' takes no value; leave '={given}' out.")
-    return given if equals else str(not negated).lower()
 
 
 def _value(kind: str, text: str, *, sweeps: bool) -> str:
@@ -351,28 +325,16 @@ def _quoted(text: str) -> str:
 
 def quoted(text: str) -> str:
     """Return a text in quotes; inside them a backslash is plain unless a quote follows it."""
-    return "'" + re.sub(r"(\\*)('|$)", _escaped, text) + "'"
-
-
-def _escaped(end: "re.Match[str]") -> str:
-    return end[1] * 2 + ("\\'" if end[2] else "")
+    return "'" + re.sub(r"(\\*)('|$)", lambda m: m[1] * 2 + ("\\'" if m[2] else ""), text) + "'"
 
 
 WIDTH = 100
 """Columns of a paragraph of any help."""
 
-_LONGEST_DEFAULT = 16
+_MAX_DEFAULT = 16
 
-
-@dataclass(frozen=True)
-class _Verb:
-    summary: str
-    example: str
-    notes: str
-
-
-_VERBS = {
-    "train": _Verb(
+_ABOUT = {
+    "train": (
         "Train a generator of graphs or execution traces. Writes RUN/best and RUN/last "
         "(checkpoints) and RUN/train.jsonl (figures).",
         "  layerdag train --max-seconds 600 --out outputs/mine     (on the embedded corpus)\n"
@@ -387,7 +349,7 @@ _VERBS = {
         "anything in the graphs was not understood. --json prints JSON on standard output instead "
         "of text.",
     ),
-    "sample": _Verb(
+    "sample": (
         "Sample graphs or execution traces from a checkpoint. Writes one file or folder per sample "
         "and a manifest with seeds and settings.",
         "  layerdag sample family=gpt --data 4 --num 4 --out samples\n"
@@ -398,7 +360,8 @@ _VERBS = {
         "--family gpt. --json prints JSON on standard output instead of text.",
     ),
 }
-VERBS_WITH_SETTINGS = tuple(_VERBS)
+"""Summary, example and notes of each verb whose settings are YAML files."""
+VERBS_WITH_SETTINGS = tuple(_ABOUT)
 
 STRICT = "--strict"
 """Of ``train``, and no setting: a run that goes on with another one takes its settings alone."""
@@ -406,12 +369,12 @@ STRICT = "--strict"
 
 def help_text(verb: str) -> str:
     """Return the help of a verb whose settings are YAML files."""
-    about = _VERBS[verb]
+    summary, example, notes = _ABOUT[verb]
     parts = [
         f"usage: layerdag {verb} [--name VALUE ...] [name=VALUE ...]",
-        textwrap.fill(about.summary, WIDTH),
-        f"example:\n{about.example}",
-        textwrap.fill(about.notes, WIDTH),
+        textwrap.fill(summary, WIDTH),
+        f"example:\n{example}",
+        textwrap.fill(notes, WIDTH),
         *_sections(verb),
         "'--cfg job' prints the settings as they are composed; --dry-run checks them and stops.",
     ]
@@ -420,7 +383,14 @@ def help_text(verb: str) -> str:
 
 def _sections(verb: str) -> Iterator[str]:
     usual = usual_choices(verb)
-    yield from _own_sections(verb, settings_of_verb(verb, usual))
+    file = config_dir() / f"{verb}.yaml"
+    every, own = settings_of_verb(verb, usual), settings_of(file)
+    plain = [setting for setting in own if "." not in setting.name]
+    yield _section(f"settings of {verb}, with their defaults:", plain, every)
+    for group in dict.fromkeys(s.name.partition(".")[0] for s in own if "." in s.name):
+        about = re.search(rf"^{group}: *# *(.*)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+        inside = [setting for setting in own if setting.name.startswith(f"{group}.")]
+        yield _section(f"{group}: {about[1] if about else ''}", inside, every)
     for group in usual:
         options = sorted(options_of(group), key=lambda option: option != usual[group])
         if group == "experiment":
@@ -428,39 +398,20 @@ def _sections(verb: str) -> Iterator[str]:
             yield "\n".join(["--experiment NAME, NAME one of:", *_columns(rows)])
             continue
         for option in options:
+            default = " (default)" if option == usual[group] else ""
+            title = f"--{group} {option}{default}" if len(options) > 1 else group
             every = settings_of_verb(verb, {**usual, group: option})
-            title = _title(group, option, is_default=option == usual[group], of=len(options))
-            yield _section(title, settings_of(_file(group, option), f"{group}."), every)
-
-
-def _own_sections(verb: str, every: Sequence[Setting]) -> Iterator[str]:
-    """Yield the settings of the main file; those of a group in it have a section of their own."""
-    file = config_dir() / f"{verb}.yaml"
-    own = settings_of(file)
-    alone = [setting for setting in own if "." not in setting.name]
-    yield _section(f"settings of {verb}, with their defaults:", alone, every)
-    groups = dict.fromkeys(s.name.partition(".")[0] for s in own if "." in s.name)
-    for group in groups:
-        inside = [setting for setting in own if setting.name.startswith(f"{group}.")]
-        about = re.search(rf"^{group}: *# *(.*)$", file.read_text(encoding="utf-8"), re.MULTILINE)
-        yield _section(f"{group}: {about[1] if about else ''}", inside, every)
+            inside = settings_of(_file(group, option), f"{group}.")
+            yield _section(f"{title}: {_about(group, option)}", inside, every)
 
 
 def flags_of_verb(verb: str) -> list[str]:
     """Return every flag of a verb, whatever is chosen of its groups."""
-    usual = usual_choices(verb)
-    flags = [*(f"--{group}" for group in usual), "--help", "--multirun", "--cfg"]
-    for group, option in [("", ""), *((g, o) for g in usual for o in options_of(g))]:
-        every = settings_of_verb(verb, {**usual, group: option})
-        for setting in every:
-            flag = flag_of(setting, every)
-            flags += [flag, f"--no-{flag[2:]}"] if setting.kind == "bool" else [flag]
+    flags = [*(f"--{group}" for group in usual_choices(verb)), "--help", "--multirun", "--cfg"]
+    for negatable, name in re.findall(r"^  --(\[no-\])?(\S+)", help_text(verb), re.MULTILINE):
+        flags += [f"--{name}", f"--no-{name}"] if negatable else [f"--{name}"]
     flags += [STRICT, JSON] if verb == "train" else [JSON]
     return list(dict.fromkeys(flags))
-
-
-def _file(group: str, option: str) -> Path:
-    return config_dir() / group / f"{option}.yaml"
 
 
 def _about(group: str, option: str) -> str:
@@ -468,22 +419,21 @@ def _about(group: str, option: str) -> str:
     return " ".join(line[2:] for line in lines if line[:1] == "#" and not line.startswith("# @"))
 
 
-def _title(group: str, option: str, *, is_default: bool, of: int) -> str:
-    about = _about(group, option)
-    if of == 1:
-        return f"{group}: {about}"
-    return f"--{group} {option}{' (default)' if is_default else ''}: {about}"
-
-
 def _section(title: str, settings: Sequence[Setting], every: Sequence[Setting]) -> str:
-    """Return a title and the settings below it, in columns.
-
-    Args:
-        title: Of the section.
-        settings: Those of the section.
-        every: All that the verb has where these are chosen, among which a flag must be told apart.
-    """
-    rows = [(_flag(s, every), _shown(s.default), s.comment) for s in settings]
+    """Return a title and settings below it, in columns; flags are unique among ``every``."""
+    rows = []
+    for setting in settings:
+        flag, default = flag_of(setting, every), setting.default
+        shown = (
+            f"--[no-]{flag[2:]}" if setting.kind == "bool" else f"{flag} {METAVARS[setting.kind]}"
+        )
+        if default == "???":
+            default = "required"
+        elif "${" in default:
+            default = ""
+        elif len(default) > _MAX_DEFAULT and default.startswith("["):
+            default = f"{default[: _MAX_DEFAULT - 3].rpartition(',')[0]},...]".replace(" ", "")
+        rows.append((shown, default, setting.comment))
     return "\n".join([textwrap.fill(title, WIDTH), *_columns(rows)])
 
 
@@ -493,21 +443,6 @@ def _columns(rows: Sequence[tuple[str, str, str]]) -> Iterator[str]:
     start = first + second + (6 if second else 4)
     for name, default, comment in rows:
         middle = f"{default:<{second}}  " if second else ""
-        told = textwrap.wrap(comment, max(WIDTH - start, 40), break_on_hyphens=False) or [""]
-        yield f"  {name:<{first}}  {middle}{told[0]}".rstrip()
-        yield from (" " * start + line for line in told[1:])
-
-
-def _flag(setting: Setting, every: Sequence[Setting]) -> str:
-    flag = flag_of(setting, every)
-    if setting.kind == "bool":
-        return f"--[no-]{flag[2:]}"
-    return f"{flag} {METAVARS[setting.kind]}"
-
-
-def _shown(default: str) -> str:
-    if default == "???":
-        return "required"
-    if len(default) > _LONGEST_DEFAULT and default.startswith("["):
-        return f"{default[: _LONGEST_DEFAULT - 3].rpartition(',')[0]},...]".replace(" ", "")
-    return "" if "${" in default else default
+        head, *rest = textwrap.wrap(comment, max(WIDTH - start, 40), break_on_hyphens=False) or [""]
+        yield f"  {name:<{first}}  {middle}{head}".rstrip()
+        yield from (" " * start + line for line in rest)

@@ -48,10 +48,9 @@ def main(overrides: Sequence[str]) -> int:
     require_plain_json(overrides)
     task = partial(_task, strict=STRICT in overrides, as_json=JSON in overrides)
     with gc_disabled():
-        from layerdag.cli.compose import hydra_overrides, run, with_own_settings
+        from layerdag.cli.compose import run
 
-        words = hydra_overrides("train", [word for word in overrides if word not in (STRICT, JSON)])
-        return run("train", task, with_own_settings(words))
+        return run("train", task, [word for word in overrides if word not in (STRICT, JSON)])
 
 
 def _task(config: "DictConfig", *, strict: bool, as_json: bool) -> float | None:
