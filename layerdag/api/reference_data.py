@@ -78,34 +78,6 @@ class ReferenceData:
         found = self.place if chosen is None else chosen.get("folder")
         return str(found) if found is not None and Path(str(found)).is_dir() else None
 
-    def files(self, samples: str) -> tuple[str, ...] | None:
-        """Return the files and folders that the graphs are read from.
-
-        Args:
-            samples: What they are compared with.
-
-        Returns:
-            The paths; None if they are not known, or samples record no split, of which a user is
-            warned whenever they are compared.
-
-        Raises:
-            UsageError: If ``place`` is a checkpoint without the run's own file.
-            DataError: If that file is damaged.
-        """
-        if _manifest(samples).get("split") is None:
-            return None
-        chosen = self._of_run()
-        if chosen is None:
-            folder = Path(self.place)
-            if not folder.is_dir():
-                return None
-            beside = [folder.resolve().parent / name for name in LABEL_FILES]
-            named = [] if self.labels is None else [self.labels]
-            return (self.place, *named, *(str(path) for path in beside))
-        named = [str(value) for value in chosen.values() if isinstance(value, str)]
-        places = [value for value in named if Path(value).exists()]
-        return (*places, *named) if places else None
-
     def load_for_samples(self, samples: str) -> GraphDataset:
         """Return the data set as the model that made these samples was trained on it.
 

@@ -7,7 +7,7 @@ document, and exit code 1 where ``--strict`` is given.
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from layerdag.runtime.notes import Note
 
 if TYPE_CHECKING:
     from layerdag.datasets.dataset import GraphDataset
+    from layerdag.validation.rules import Finding
 
 
 JSON = "--json"
@@ -55,12 +56,37 @@ def print_json(figures: object) -> None:
     sys.stdout.write(json.dumps(figures, indent=1, allow_nan=False) + "\n")
 
 
-def print_figures(as_json: bool, figures: Mapping[str, Any], lines: Sequence[str]) -> None:
+def print_figures(as_json: bool, figures: Mapping[str, Any], lines: Iterable[str]) -> None:
     """Print the figures of a result as JSON, or the lines that say the same for people."""
     if as_json:
         print_json(figures)
     else:
         print("\n".join(lines))
+
+
+def add_groups(parser: argparse.ArgumentParser) -> None:
+    """Add ``--comm-group``."""
+    parser.add_argument(
+        "--comm-group", metavar="FILE", help='communicator groups: JSON {"<group>": [rank, ...]}'
+    )
+
+
+def finding_line(finding: "Finding") -> str:
+    """Return a finding as a line of text."""
+    return f"{finding.rule.severity.value}: [{finding.rule.id}] {finding.sentence()}"
+
+
+def finding_json(finding: "Finding") -> dict[str, object]:
+    """Return a finding for the JSON document of a command."""
+    return {
+        "rule": finding.rule.id,
+        "severity": finding.rule.severity.value,
+        "where": finding.where,
+        "node": finding.node,
+        "found": finding.found,
+        "count": finding.count,
+        "remedy": finding.remedy,
+    }
 
 
 SHOWN_NOTES = 20

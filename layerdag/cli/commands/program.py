@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from layerdag.cli.printing import print_figures
+from layerdag.cli.printing import finding_json, print_figures
 from layerdag.errors import UsageError
 from layerdag.runtime.terminal import counted
 
@@ -67,7 +67,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Make the program, check it, write it and tell its figures; 1 if it cannot run."""
-    from layerdag.cli.commands.validate import finding_row
     from layerdag.programs.targets import Targets, solve_targets
     from layerdag.programs.validity import runs
 
@@ -104,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
             for block in found.repeated_blocks()
         ],
         **({} if met is None else {"wanted": met.facts()}),
-        "findings": [finding_row(finding) for finding in findings],
+        "findings": [finding_json(finding) for finding in findings],
         "notes": list(found.notes),
     }
     lines = found.source().splitlines() if args.show else []

@@ -1,7 +1,6 @@
-"""A repeated audit of the same files is told, and computed again once anything has changed."""
+"""``layerdag audit`` and ``ld.audit``: copies, attacks and private words in every form."""
 
 import contextlib
-import functools
 import io
 import json
 import os
@@ -19,10 +18,8 @@ from traced_jobs import write_jobs
 
 import layerdag as ld
 from layerdag.api.reference_data import ReferenceData
-from layerdag.cli.commands import audit as verb
 from layerdag.cli.main import main
 from layerdag.dag.statistics import GraphStatistics
-from layerdag.datasets.encoding import encoded
 from layerdag.datasets.folder import load_folder
 from layerdag.datasets.loading import read_dataset
 from layerdag.errors import UsageError
@@ -30,7 +27,6 @@ from layerdag.graph.attributed_graph import read_json, write_json
 from layerdag.graph.formats.graphml import write_graphml
 from layerdag.models.spec import ModelSpec, build_model
 from layerdag.privacy import shadows as _settings
-from layerdag.privacy.auditing import audit_of
 from layerdag.training.checkpoint import (
     CheckpointContents,
     CheckpointMeta,
@@ -82,14 +78,12 @@ def audited(tmp_path_factory) -> Audited:
     folder = tmp_path_factory.mktemp("audited")
     tile = write_tile(folder / "tile", np.random.default_rng(20241), COUNTS, layers=5, codes=6)
     copies, page = write_training_graphs_as_samples(tile, folder / "samples"), folder / "audit.html"
-    command = ["validate", str(copies), "--against", str(tile)]
+    command = ["audit", "--synthetic", str(copies), "--data", str(tile)]
     text, warnings, figures = io.StringIO(), io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LAYERDAG_CACHE", str(folder / "entries"))
-        with contextlib.redirect_stdout(text), contextlib.redirect_stderr(warnings):
-            code = main([*command, "--strict", "--report", str(page)])
-        with contextlib.redirect_stdout(figures), contextlib.redirect_stderr(io.StringIO()):
-            assert main([*command, "--json"]) == 0
+    with contextlib.redirect_stdout(text), contextlib.redirect_stderr(warnings):
+        code = main([*command, "--strict", "--report", str(page)])
+    with contextlib.redirect_stdout(figures), contextlib.redirect_stderr(io.StringIO()):
+        assert main([*command, "--json"]) == 0
     found = json.loads(figures.getvalue())
     return Audited(code, text.getvalue(), warnings.getvalue(), page, found)
 
@@ -155,7 +149,15 @@ def test_neighborhoods_stand_beside_those_of_held_out_graphs(audited):
 
 def test_the_weights_are_attacked_where_a_checkpoint_is_given(tile, copies, tmp_path, capsys):
     weights = checkpoint(tile, tmp_path / "run", read_dataset(tile).fingerprint)
-    command = ["validate", str(copies), "--against", str(tile), "--checkpoint", str(weights)]
+    command = [
+        "audit",
+        "--synthetic",
+        str(copies),
+        "--data",
+        str(tile),
+        "--checkpoint",
+        str(weights),
+    ]
     assert main([*command, "--json"]) == 0
     attacks = {a["name"]: a for a in json.loads(capsys.readouterr().out)["attacks"]}
     assert {"schema_lookup", "schema_density"} <= attacks.keys()
@@ -166,7 +168,15 @@ def test_the_weights_are_attacked_where_a_checkpoint_is_given(tile, copies, tmp_
 
 def test_a_checkpoint_of_other_data_is_refused(tile, copies, tmp_path, capsys):
     weights = checkpoint(tile, tmp_path / "run", "0123456789abcdef")
-    command = ["validate", str(copies), "--against", str(tile), "--checkpoint", str(weights)]
+    command = [
+        "audit",
+        "--synthetic",
+        str(copies),
+        "--data",
+        str(tile),
+        "--checkpoint",
+        str(weights),
+    ]
     assert main(command) == 2
     assert "fingerprint 0123456789abcdef" in capsys.readouterr().err
 
@@ -207,14 +217,14 @@ def record(samples: Path, **entries: object) -> None:
 
 def test_samples_of_the_same_split_are_compared_without_a_warning(tile, copies, capsys):
     record(copies, split=read_dataset(tile).split.to_dict())
-    assert main(["validate", str(copies), "--against", str(tile)]) == 0
-    assert "warning" not in capsys.readouterr().err
+    assert main(["audit", "--synthetic", str(copies), "--data", str(tile)]) == 0
+    assert "fingerprint" not in capsys.readouterr().err
 
 
 def test_samples_of_another_split_are_refused(tile, copies, capsys):
     split = read_dataset(tile).split.to_dict()
     record(copies, split={**split, "train": split["test"]})
-    assert main(["validate", str(copies), "--against", str(tile)]) == 2
+    assert main(["audit", "--synthetic", str(copies), "--data", str(tile)]) == 2
     complaint = capsys.readouterr().err
     assert "another split" in complaint
     assert "the training graphs differ" in complaint
@@ -260,7 +270,7 @@ def own(tmp_path) -> OwnRun:
 
 
 def test_few_own_graphs_are_audited_and_not_an_error(own, capsys):
-    command = ["validate", str(own.samples), "--against", str(own.folder)]
+    command = ["audit", "--synthetic", str(own.samples), "--data", str(own.folder)]
     assert main([*command, "--labels", str(own.labels)]) == 0
     printed = capsys.readouterr().out
     assert "20 samples, 26 training and 6 held-out graphs" in printed
@@ -272,82 +282,25 @@ def test_few_own_graphs_are_audited_and_not_an_error(own, capsys):
 
 
 def test_a_run_knows_its_data_labels_and_split(own, capsys):
-    assert main(["validate", str(own.samples), "--against", str(own.run)]) == 0
+    assert main(["audit", "--synthetic", str(own.samples), "--data", str(own.run)]) == 0
     assert "26 training and 6 held-out graphs" in capsys.readouterr().out
 
 
 def test_the_folder_without_its_label_file_is_another_split(own, capsys):
     # Without the file graphs are split by content and seed, so that others are held out.
-    assert main(["validate", str(own.samples), "--against", str(own.folder)]) == 2
+    assert main(["audit", "--synthetic", str(own.samples), "--data", str(own.folder)]) == 2
     assert "the label file it was trained with" in capsys.readouterr().err
 
 
 def test_without_held_out_graphs_copies_are_still_counted(tmp_path, rng, capsys):
     tile = write_tile(tmp_path / "tile", rng, {"train": 6}, layers=5, codes=6)
     samples = write_training_graphs_as_samples(tile, tmp_path / "samples")
-    command = ["validate", str(samples), "--against", str(tile)]
+    command = ["audit", "--synthetic", str(samples), "--data", str(tile)]
     assert main(command) == 0
     printed = capsys.readouterr().out
     assert "copies of training graphs            100%" in printed
     assert "no graph is held out" in printed
     assert main([*command, "--strict"]) == 1
-
-
-@pytest.mark.parametrize("words", [["a", "b", "--against", "c"], ["a", "--report", "page.html"]])
-def test_flags_that_do_not_fit_are_wrong_use(words):
-    assert main(["validate", *words]) == 2
-
-
-GRAPHS = [chain(f"g{i}", "abcab"[: 2 + i % 4] * (1 + i // 4)) for i in range(12)]
-DATA = ld.GraphDataset.build("chains", "flow", {"train": GRAPHS[:6], "test": GRAPHS[6:]})
-
-
-@pytest.fixture
-def folders(tmp_path, monkeypatch) -> dict[str, Path]:
-    monkeypatch.setenv("LAYERDAG_CACHE", str(tmp_path / "entries"))
-    parts = {"train": range(6), "holdout": range(6, 12), "synthetic": range(12, 16)}
-    for name, numbers in parts.items():
-        (tmp_path / name).mkdir()
-        for i in numbers:
-            word = "abcab"[: 2 + i % 4] * (1 + i // 4)
-            write_json(tmp_path / name / f"g{i}.json", chain(f"g{i}", word))
-    return {name: tmp_path / name for name in parts}
-
-
-@pytest.fixture
-def computed(monkeypatch) -> list[bool]:
-    calls: list[bool] = []
-    audit = functools.cache(lambda: audit_of(DATA, encoded(GRAPHS[:5], DATA.schema)))
-    monkeypatch.setattr(verb, "_of_folders", lambda *_: (calls.append(True), audit())[1])
-    return calls
-
-
-def test_the_second_audit_of_the_same_files_says_the_same_without_computing(
-    folders, computed, tmp_path, capsys
-):
-    command = ["audit", *(w for name, path in folders.items() for w in (f"--{name}", str(path)))]
-    assert main([*command, "--json"]) == 0
-    first = capsys.readouterr()
-    page = tmp_path / "page.html"
-    assert main([*command, "--json", "--report", str(page), "--strict"]) == 1
-    again = capsys.readouterr()
-
-    assert len(computed) == 1
-    assert again.out == first.out
-    letter = tmp_path / "letter.html"
-    letter.write_text("Dear Sir")
-    assert main([*command, "--report", str(letter)]) == 2
-    assert "no figures beside it (letter.json)" in capsys.readouterr().err
-    assert letter.read_text() == "Dear Sir"
-    assert "of an earlier audit" in again.err
-    assert "of an earlier audit" not in first.err
-    assert json.loads(page.with_suffix(".json").read_text())["leaks"]
-
-    assert main([*command, "--no-cache"]) == 0
-    assert len(computed) == 2
-    write_json(folders["synthetic"] / "g12.json", chain("g12", "bbbb"))
-    assert main(command) == 0
-    assert len(computed) == 3
 
 
 def flows(folder: Path, start: int, count: int) -> Path:
@@ -358,10 +311,7 @@ def flows(folder: Path, start: int, count: int) -> Path:
     return folder
 
 
-def test_three_folders_of_flow_graphs_are_audited_into_text_json_and_page(
-    tmp_path, capsys, monkeypatch
-):
-    monkeypatch.setenv("LAYERDAG_CACHE", str(tmp_path / "entries"))
+def test_three_folders_of_flow_graphs_are_audited_into_text_json_and_page(tmp_path, capsys):
     train, holdout = flows(tmp_path / "train", 0, 12), flows(tmp_path / "holdout", 12, 12)
     made = flows(tmp_path / "made", 0, 12)
     (made / "notes.txt").write_text("made from acme_runs_77/x")
@@ -376,7 +326,7 @@ def test_three_folders_of_flow_graphs_are_audited_into_text_json_and_page(
     assert "TPR at 1% FPR cannot be told (12 held-out graphs" in printed
     assert "model:depth" in printed
     assert "looked for in 13 files): 0 found" in printed
-    assert main([*command, "--json"]) == 1  # from what is kept
+    assert main([*command, "--json"]) == 1
     found = json.loads(capsys.readouterr().out)
     assert found["passes"] is False
     assert found["copies"]["copied"] == 1.0
@@ -389,8 +339,7 @@ def test_three_folders_of_flow_graphs_are_audited_into_text_json_and_page(
     assert "on an honest holdout" in page.read_text()
 
 
-def test_an_audit_says_what_it_left_out_and_did_not_understand(tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv("LAYERDAG_CACHE", str(tmp_path / "entries"))
+def test_an_audit_says_what_it_left_out_and_did_not_understand(tmp_path, capsys):
     train, holdout = flows(tmp_path / "train", 0, 4), flows(tmp_path / "holdout", 4, 4)
     made = flows(tmp_path / "made", 0, 4)
     os.truncate(train / "g1.json", 60)
@@ -399,15 +348,14 @@ def test_an_audit_says_what_it_left_out_and_did_not_understand(tmp_path, capsys,
     odd = (made / "sized.graphml").read_text()
     (made / "sized.graphml").write_text(odd.replace("7.5", "inf"))
     words = ["--train", str(train), "--holdout", str(holdout), "--synthetic", str(made)]
-    for _ in range(2):  # the second time from what is kept
-        assert main(["audit", *words, "--json"]) == 0
-        out, told = capsys.readouterr()
-        assert "left out: 1 graph, the first: " in told
-        assert "note: " in told
-        found = json.loads(out)
-        assert found["left_out"] == 1
-        assert [(note["kind"], note["count"]) for note in found["notes"]] == [("number", 1)]
-        assert str(tmp_path) not in json.dumps(found)
+    assert main(["audit", *words, "--json"]) == 0
+    out, told = capsys.readouterr()
+    assert "left out: 1 graph, the first: " in told
+    assert "note: " in told
+    found = json.loads(out)
+    assert found["left_out"] == 1
+    assert [(note["kind"], note["count"]) for note in found["notes"]] == [("number", 1)]
+    assert str(tmp_path) not in json.dumps(found)
 
 
 def test_traces_are_audited_and_a_word_of_theirs_is_found(tmp_path, capsys):
@@ -419,18 +367,6 @@ def test_traces_are_audited_and_a_word_of_theirs_is_found(tmp_path, capsys):
     printed = capsys.readouterr().out
     assert "3 samples, 4 training and 4 held-out graphs" in printed
     assert "labels.csv: holds 'secretproj-2', a word of the private traces." in printed
-
-
-def test_a_data_set_is_audited_by_its_split_as_validate_does(tmp_path, rng, capsys):
-    tile = write_tile(tmp_path / "tile", rng, {"train": 9, "val": 4, "test": 4}, layers=4, codes=5)
-    copies = write_training_graphs_as_samples(tile, tmp_path / "samples")
-    assert main(["validate", str(copies), "--against", str(tile), "--json"]) == 0
-    validated = json.loads(capsys.readouterr().out)
-    assert main(["audit", "--data", str(tile), "--synthetic", str(copies), "--json"]) == 0
-    out, told = capsys.readouterr()
-    assert "not searched for private words" in told  # no traces, no words
-    found = json.loads(out)
-    assert found == validated
 
 
 FOLDERS = ["--train", "a", "--holdout", "b"]

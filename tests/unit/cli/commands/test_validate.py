@@ -196,7 +196,6 @@ def test_a_sound_workload_is_written_as_it_is(tmp_path, capsys):
     [
         (["--fix"], "say where with --out PREFIX"),
         (["--out", "x"], "--out needs --fix"),
-        (["--fix", "--out", "x", "--against", "data"], "give each its call"),
         (["again", "--fix", "--out", "x"], "takes one workload"),
     ],
 )
