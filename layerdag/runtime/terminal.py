@@ -164,15 +164,16 @@ def group_equal_rows(rows: Iterable[Sequence[Any]]) -> list[tuple[str, Sequence[
     ranks: dict[tuple[Any, ...], list[int]] = {}
     for rank, row in enumerate(rows):
         ranks.setdefault(tuple(row), []).append(rank)
-    return [(_spans(found), row) for row, found in ranks.items()]
+    return [(rank_spans(found, 2), row) for row, found in ranks.items()]
 
 
-def _spans(ranks: Sequence[int]) -> str:
+def rank_spans(ranks: Sequence[int], most: int | None = None) -> str:
+    """Return ranks with runs joined, "0-3,8"; those after ``most`` spans as "..."."""
     spans: list[list[int]] = []
     for rank in ranks:
         if spans and rank == spans[-1][1] + 1:
             spans[-1][1] = rank
         else:
             spans.append([rank, rank])
-    shown = [str(a) if a == b else f"{a}-{b}" for a, b in spans[:2]]
-    return ",".join(shown) + (",..." if len(spans) > 2 else "")
+    shown = [str(a) if a == b else f"{a}-{b}" for a, b in spans[:most]]
+    return ",".join(shown) + (",..." if len(spans) > len(shown) else "")

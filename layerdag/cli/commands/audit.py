@@ -211,7 +211,7 @@ def _summary(found: "Audit") -> "Iterator[SummaryRow]":
     from layerdag.viz.html import interval, number, percent, percents
 
     new, copies, leaks = found.novelty, found.copies, found.leaks
-    for what, of_samples, of_real, note in (
+    for what, share, share_real, note in (
         ("copies of training graphs", new.copied, new.copied_real,
          f"of {new.graphs:,} samples; beside it, of {found.held_out:,} held-out graphs"),
         ("copies of real graphs, new durations", copies.copied, copies.copied_real,
@@ -219,7 +219,7 @@ def _summary(found: "Audit") -> "Iterator[SummaryRow]":
         ("near copies of real graphs", copies.near, copies.near_quantile,
          "nearer to a real graph than all but so many held-out graphs are"),
     ):  # fmt: skip
-        yield SummaryRow(what, percent(of_samples), percent(of_real), note)
+        yield SummaryRow(what, percent(share), percent(share_real), note)
     if found.rare is not None:
         count = f"{found.rare.rare:,}"
         yield SummaryRow("words of few training programs", count, "0", found.rare.in_words())

@@ -65,7 +65,7 @@ def test_info_joins_ranks_with_equal_figures(tmp_path, capsys):
     traces = [build_trace([comp(at, us=us)]) for at, us in enumerate((5, 5, 7, 5))]
     write_workload(Workload(tuple(traces)), tmp_path / "x")
     assert main(["info", str(tmp_path / "x")]) == 0
-    assert "rank 0-1, 3\n" in capsys.readouterr().out
+    assert "rank 0-1,3\n" in capsys.readouterr().out
 
 
 def test_convert_to_json_and_back_loses_nothing(job, tmp_path):
