@@ -240,6 +240,12 @@ _TITLES = {
 ROOM_OF = {verb: group for group, verbs in COMMAND_GROUPS.items() for verb in verbs}
 # Verbs that compute with torch on several threads; others run programs of the user (collect).
 _WITH_THREADS = ("train", "surrogate", "validate", "audit", "release", "compare")
+# Verbs that multiply no matrices with numpy; processes that draw samples are copies of one that has
+# one thread.
+_WITHOUT_POOL = ("simulate", "workload", "explore", "serving", "rankings", "calibrate", "sweep",
+                 "accuracy", "sample")  # fmt: skip
+# Verbs that end soon, or call `resume_gc`.
+_WITHOUT_GC = ("simulate", "workload", "explore", "serving", "train", "sample")
 # First words after a verb that make it another one, with flags of its own.
 MODES = {"workload": ("stage",)}
 _WITHOUT_JSON = ("surrogate",)  # its actions have the flag
@@ -317,14 +323,17 @@ def _run(verb: str, arguments: list[str]) -> int:
     silence_torch()
     if verb in _WITH_THREADS:
         limit_openmp_spin()
+    if verb in _WITHOUT_POOL:
+        single_threaded_blas(mkl=verb != "sample")
     name = [verb]
     if arguments[:1] and arguments[0] in MODES.get(verb, ()):
         name.append(arguments.pop(0))
-    if has_settings:
-        return int(_module_of(verb).main(arguments))
-    command = _command_of(name)
-    parser = _parser_of(name, command)
-    return int(command.run(_parsed(parser, arguments)))
+    with gc_disabled() if verb in _WITHOUT_GC else contextlib.nullcontext():
+        if has_settings:
+            return int(_module_of(verb).main(arguments))
+        command = _command_of(name)
+        parser = _parser_of(name, command)
+        return int(command.run(_parsed(parser, arguments)))
 
 
 def _module_of(verb: str) -> ModuleType:

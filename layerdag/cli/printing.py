@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from layerdag.errors import UsageError
 from layerdag.runtime.notes import Note
+from layerdag.runtime.reading import Limits
 
 if TYPE_CHECKING:
     from layerdag.datasets.dataset import GraphDataset
@@ -69,6 +70,17 @@ def add_groups(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--comm-group", metavar="FILE", help='communicator groups: JSON {"<group>": [rank, ...]}'
     )
+
+
+def add_limits(parser: argparse._ActionsContainer, limits: Limits | None = None) -> None:
+    """Add ``--overwrite``, ``--max-ranks`` and ``--max-bytes``, for verbs that write a workload."""
+    usual = limits or Limits()
+    add = parser.add_argument
+    add("--overwrite", action="store_true", help="replace a workload that lies there")
+    add("--max-ranks", type=int, default=usual.max_ranks, metavar="N",
+        help="refuse to write more ranks, one file each (default: %(default)s)")  # fmt: skip
+    add("--max-bytes", type=int, default=usual.max_bytes, metavar="N",
+        help="refuse to write more bytes, as estimated (default: %(default)s)")  # fmt: skip
 
 
 def finding_line(finding: "Finding") -> str:

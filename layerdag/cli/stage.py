@@ -6,7 +6,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from layerdag.cli.printing import print_figures
+from layerdag.cli.printing import add_limits, print_figures
 from layerdag.errors import UsageError
 from layerdag.runtime.reading import Limits
 from layerdag.runtime.settings import attribute_docs
@@ -48,11 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     own.add_argument("--output_dir", metavar="DIR", help="write STAGE's own files, in this folder")
     own.add_argument("--output_name", metavar="NAME",
         help="their name, %%d for the rank (else NAME.%%d.et); groups in NAME.json")  # fmt: skip
-    own.add_argument("--overwrite", action="store_true", help="replace the traces there")
-    own.add_argument("--max-ranks", type=int, default=_LIMITS.max_ranks, metavar="N",
-        help="refuse to write more ranks, one file each (default: %(default)s)")  # fmt: skip
-    own.add_argument("--max-bytes", type=int, default=_LIMITS.max_bytes, metavar="N",
-        help="refuse to write more bytes, as estimated (default: %(default)s)")  # fmt: skip
+    add_limits(own, _LIMITS)
     stage = parser.add_argument_group("STAGE's flags")
     told = attribute_docs(StageFlags)
     kinds: dict[type, tuple[Callable[[str], Any], str]]
@@ -79,14 +75,6 @@ def _switch(word: str) -> bool:
 
 def run(args: argparse.Namespace) -> int:
     """Write the traces and tell their figures."""
-    from layerdag.cli.main import gc_disabled, single_threaded_blas
-
-    single_threaded_blas()
-    with gc_disabled():
-        return _run(args)
-
-
-def _run(args: argparse.Namespace) -> int:
     from layerdag.runtime.reading import require_few_bytes, require_few_ranks
     from layerdag.traces.chakra.workload import require_free_prefix, write_workload
     from layerdag.workloads.stage.job import StageJob

@@ -48,9 +48,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Predict every row and print how far off predictions are."""
-    from layerdag.cli.main import single_threaded_blas
-
-    single_threaded_blas()
     from layerdag.workloads.accuracy import accuracy
     from layerdag.workloads.step_efficiency import write_efficiency
 

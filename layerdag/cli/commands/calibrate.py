@@ -45,9 +45,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Fit, write and tell how good it is."""
-    from layerdag.cli.main import single_threaded_blas
-
-    single_threaded_blas()
     from layerdag.hardware.devices import require_device
     from layerdag.simulator.calibration import (
         machine_document,

@@ -3,8 +3,8 @@
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from layerdag.cli.printing import notes_json, print_figures, print_notes
-from layerdag.cli.step_flags import add_step_flags, step_settings
+from layerdag.cli.field_flags import add_step_flags, fields_given
+from layerdag.cli.printing import add_limits, notes_json, print_figures, print_notes
 from layerdag.errors import UsageError
 from layerdag.plan import RECORDED
 from layerdag.runtime.reading import Limits
@@ -28,7 +28,6 @@ EXAMPLE = (
     "  layerdag capture mine.program.json --pipeline 4 --micro-batches 8 --out traces/stages"
 )
 
-_LIMITS = Limits()
 _NODE_BYTES = 250
 
 
@@ -39,11 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "FILE.py:FUNCTION, whose function returns (module, inputs), (module, inputs, tensor plan) "
         "or a step")  # fmt: skip
     parser.add_argument("--out", metavar="PREFIX", help="write PREFIX.<rank>.et and groups")
-    parser.add_argument("--overwrite", action="store_true", help="replace the workload there")
-    parser.add_argument("--max-ranks", type=int, default=_LIMITS.max_ranks, metavar="N",
-        help="refuse to write more ranks, one file each (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--max-bytes", type=int, default=_LIMITS.max_bytes, metavar="N",
-        help="refuse to write more bytes, as estimated (default: %(default)s)")  # fmt: skip
+    add_limits(parser)
     add_step_flags(parser, RECORDED)
 
 
@@ -81,7 +76,7 @@ def _captured(args: argparse.Namespace) -> "CapturedStep":
     from layerdag.capturing.step import capture_model, capture_step
     from layerdag.capturing.user_code import load_user_model
 
-    settings = step_settings(args, RECORDED)
+    settings = fields_given(args, RECORDED.settings)
     if not (".py:" in args.model or args.model.endswith(".py")):
         if args.model.endswith((".program.json", ".program.json.gz")):
             from layerdag.programs.forward_program import Program

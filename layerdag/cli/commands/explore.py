@@ -44,14 +44,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run what is not in the journal beside ``--out`` yet, then write and print."""
-    from layerdag.cli.main import gc_disabled, single_threaded_blas
-
-    single_threaded_blas()  # worker processes inherit it
-    with gc_disabled():
-        return _run(args)
-
-
-def _run(args: argparse.Namespace) -> int:
     from layerdag.report.exploration import require_replaceable_exploration, write_exploration
     from layerdag.workloads.exploration import explore
 

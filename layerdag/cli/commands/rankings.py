@@ -42,9 +42,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Simulate all sets of jobs, then print the table."""
-    from layerdag.cli.main import single_threaded_blas
-
-    single_threaded_blas()
     from layerdag.api.reference_data import ReferenceData
     from layerdag.cli.printing import report_unread
     from layerdag.evaluation.rankings import compare_rankings, negative_controls, simulate_jobs

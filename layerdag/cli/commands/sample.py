@@ -30,15 +30,11 @@ _PROCESS_BYTES = 2_000_000_000
 
 def main(overrides: Sequence[str]) -> int:
     """Run ``sample`` with flags and overrides."""
-    from layerdag.cli.main import gc_disabled, single_threaded_blas
+    from layerdag.cli.compose import run
 
     require_plain_json(overrides)
     task = partial(_task, as_json=JSON in overrides)
-    single_threaded_blas(mkl=False)  # processes that draw are copies of one that has one thread
-    with gc_disabled():
-        from layerdag.cli.compose import run
-
-        return run("sample", task, [word for word in overrides if word != JSON])
+    return run("sample", task, [word for word in overrides if word != JSON])
 
 
 def _task(config: "DictConfig", *, as_json: bool) -> None:

@@ -3,12 +3,12 @@
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from layerdag.cli.field_flags import add_fields, fields_given
 from layerdag.cli.printing import notes_json, print_figures, print_notes
 from layerdag.errors import UsageError
 from layerdag.runtime.terminal import counted
 
 if TYPE_CHECKING:
-    from layerdag.serving.requests import Arrivals
     from layerdag.serving.result import ServingResult
 
 
@@ -27,71 +27,32 @@ EXAMPLE = (
     "      --prefill-replicas 1 --transfer 50"
 )
 
-_COUNTS = (
-    ("tensor", "ranks that share each layer"),
-    ("data", "ranks of an instance with sequences of their own (attention data parallel)"),
-    ("expert", "ranks that whole experts are spread over"),
-    ("replicas", "instances; with --prefill-replicas those that decode"),
-    ("prefill-replicas", "instances for prompts alone; 0: the same do both"),
-    ("prefill-tensor", "tensor ranks of these; 0: as many"),
-    ("max-sequences", "most sequences of a rank at a time (max_num_seqs)"),
-    ("max-tokens", "most tokens of an iteration of a rank (max_num_batched_tokens)"),
-    ("block-tokens", "tokens of a block of the cache"),
-    ("kv-blocks", "blocks of the cache of a rank; 0: what the memory leaves"),
-    ("concurrency", "most requests at a time; each waits for another to end; 0: no limit"),
-)
-_NUMBERS = (
-    ("memory-share", "share of the memory that an engine takes (gpu_memory_utilization)"),
-    ("memory-gib", "memory of a device; 0: of its data sheet"),
-    ("transfer", "GB/s at which a cache goes from prefill to decode"),
-    ("transfer-ms", "what such a transfer costs beside"),
-    ("host-us", "host time of an iteration; negative: as fitted"),
-)
-_WORDS = (
-    ("compute", "device, or layers:FOLDER,device=NAME: layers timed on the machine itself"),
-    ("engine", "whose host times are added: vllm, sglang, trtllm"),
-    ("precision", "of weights and products: bf16, fp8, nvfp4, int4_wo"),
-    ("expert-precision", "of experts, where it is another one"),
-    ("kv-precision", "of the cache: bf16, fp8"),
-    ("routing", "least-loaded, round-robin, prefix (to the rank that holds most of the prompt)"),
-)
-_SETTING = {"transfer": "transfer_gb_per_s"}
+_SETTINGS = (
+    "compute", "engine", "tensor", "data", "expert", "replicas", "prefill_replicas", "precision",
+    "kv_precision", "max_sequences", "max_tokens", "memory_share", "routing", "concurrency",
+    "transfer_gb_per_s",
+)  # fmt: skip
+_ARRIVALS = ("rate", "requests", "inputs", "outputs", "process", "seed")
+_FLAGS = {
+    "transfer_gb_per_s": "--transfer",
+    "inputs": "--input",
+    "outputs": "--output",
+    "process": "--arrivals",
+}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    from layerdag.serving.requests import LENGTHS, Arrivals
+    from layerdag.serving.requests import LENGTHS, PROCESSES, Arrivals
     from layerdag.serving.settings import ServingSettings
 
-    usual, drawn = ServingSettings(), Arrivals()
     parser.add_argument("model", help="a model of 'layerdag workload --list', or a config.json")
     parser.add_argument("--trace", metavar="FILE",
         help="requests: .csv or .jsonl with arrival_s, input_tokens, output_tokens (and hash_ids), "
         "or as Azure, BurstGPT or Mooncake write them")  # fmt: skip
-    parser.add_argument("--rate", type=float, metavar="R", help="requests per second")
-    parser.add_argument("--arrivals", default=drawn.process, metavar="WORD",
-        help="poisson, gamma or constant gaps (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--variation", type=float, default=drawn.variation, metavar="X",
-        help="coefficient of variation of gamma gaps (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--requests", type=int, metavar="N",
-        help=f"how many (default: {drawn.requests}, or all of the trace)")  # fmt: skip
-    parser.add_argument("--input", default=drawn.inputs, metavar="TOKENS",
-        help=f"length of prompts: {LENGTHS} (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--output", default=drawn.outputs, metavar="TOKENS",
-        help="length of answers (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--seed", type=int, default=drawn.seed, help="seed of all draws")
-    parser.add_argument("--hash-tokens", type=int, default=512, metavar="N",
-        help="tokens that each of hash_ids stands for (default: %(default)s)")  # fmt: skip
-    for words, kind, metavar in (
-        (_WORDS, str, "WORD"),
-        (_COUNTS, int, "N"),
-        (_NUMBERS, float, "X"),
-    ):
-        for flag, text in words:
-            default = getattr(usual, _SETTING.get(flag, flag.replace("-", "_")))
-            shown = f" (default: {default})" if default != "" and "0:" not in text else ""
-            parser.add_argument(f"--{flag}", type=kind, default=default, metavar=metavar,
-                                help=text + shown)  # fmt: skip
+    words = {"inputs": (LENGTHS,), "process": PROCESSES}
+    add_fields(parser, Arrivals, _ARRIVALS, flags=_FLAGS, choices=words)
+    add_fields(parser, ServingSettings, _SETTINGS, flags=_FLAGS)
     parser.add_argument("--whole-prompts", action="store_true",
         help="never cut a prompt into chunks")  # fmt: skip
     parser.add_argument("--separate-prompts", action="store_true",
@@ -107,16 +68,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Simulate, write and print."""
-    from layerdag.cli.main import gc_disabled, single_threaded_blas
-
-    single_threaded_blas()
-    with gc_disabled():
-        return _run(args)
-
-
-def _run(args: argparse.Namespace) -> int:
     from layerdag.runtime.files import require_name
-    from layerdag.serving.requests import read_requests
+    from layerdag.serving.requests import Arrivals, read_requests
     from layerdag.serving.result import draw, write_requests, write_serving_timeline
     from layerdag.serving.simulation import simulate_serving
 
@@ -128,12 +81,12 @@ def _run(args: argparse.Namespace) -> int:
     if args.trace:
         if args.rate is not None:
             raise UsageError("--trace has arrivals of its own; leave --rate out.")
-        found = read_requests(args.trace, args.requests or 0, args.hash_tokens)
+        found = read_requests(args.trace, args.requests or 0)
         asked, notes = found.requests, found.notes
     else:
-        asked = _process(args)
-    flags = [flag.replace("-", "_") for flag, _ in (*_WORDS, *_COUNTS, *_NUMBERS)]
-    settings = {_SETTING.get(name, name): getattr(args, name) for name in flags}
+        if args.rate is None and not args.concurrency:
+            raise UsageError("Say what comes: --trace FILE, --rate R or --concurrency N.")
+        asked = Arrivals(**{"rate": 0.0, **fields_given(args, _ARRIVALS)})
     result = simulate_serving(
         args.model,
         asked,
@@ -141,7 +94,7 @@ def _run(args: argparse.Namespace) -> int:
         slo_tpot_ms=args.slo_tpot,
         chunked=not args.whole_prompts,
         mixed=not args.separate_prompts,
-        **settings,
+        **fields_given(args, _SETTINGS),
     )
     if args.out:
         write_requests(result, args.out)
@@ -154,23 +107,6 @@ def _run(args: argparse.Namespace) -> int:
     print_figures(args.json, figures, lines(result, figures))
     print_notes(notes)
     return 0
-
-
-def _process(args: argparse.Namespace) -> "Arrivals":
-    from layerdag.serving.requests import Arrivals
-
-    if args.rate is None and not args.concurrency:
-        raise UsageError("Say what comes: --trace FILE, --rate R or --concurrency N.")
-    usual = Arrivals()
-    return Arrivals(
-        rate=args.rate or 0.0,
-        requests=usual.requests if args.requests is None else args.requests,
-        inputs=args.input,
-        outputs=args.output,
-        process=args.arrivals,
-        variation=args.variation,
-        seed=args.seed,
-    )
 
 
 def lines(result: "ServingResult", figures: dict[str, Any]) -> list[str]:

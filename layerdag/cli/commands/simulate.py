@@ -167,14 +167,6 @@ def report_ignored(args: argparse.Namespace) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Simulate, write what was asked for, print a summary."""
-    from layerdag.cli.main import gc_disabled, single_threaded_blas
-
-    single_threaded_blas()
-    with gc_disabled():
-        return _run(args)
-
-
-def _run(args: argparse.Namespace) -> int:
     from layerdag.simulator.calibration import read_machine
     from layerdag.simulator.report import describe
     from layerdag.simulator.run import NOT_MODELED, simulate, write_nodes, write_timeline

@@ -2,23 +2,21 @@
 
 import argparse
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from layerdag.cli.printing import add_json, report_data, warn
 from layerdag.errors import UsageError
+from layerdag.runtime.terminal import counted
 
 if TYPE_CHECKING:
     from layerdag.dag.dag import DAG
     from layerdag.surrogates.operators import OperatorErrors
-    from layerdag.surrogates.scoring import ScoreEstimate, SurrogateScores
+    from layerdag.surrogates.scoring import SurrogateScores
     from layerdag.surrogates.surrogate import FittedSurrogate
     from layerdag.surrogates.tstr import TransferReport
-
-
-_COLUMNS = ("spearman", "mape", "within_10_percent")
 
 
 def prediction_rows(
@@ -72,39 +70,29 @@ def operator_lines(errors: "OperatorErrors | None") -> Iterator[str]:
 def evaluation_lines(found: "SurrogateScores") -> Iterator[str]:
     """Yield one line for each score and level, then a table of the groups."""
     for name, score in found.scores.items():
-        yield f"  {name:18} {score.value:8.3g}{_around(score)}"
+        around = score.interval
+        shown = f"  ({around.low:.3g} to {around.high:.3g})" if around else ""
+        yield f"  {name:18} {score.value:8.3g}{shown}"
     for one in found.coverage:
-        width = (
-            f"upper end {one.width:.2f} times the lower"
-            if one.is_factor
-            else f"width {one.width:.3g}"
-        )
+        factor = f"upper end {one.width:.2f} times the lower"
+        width = factor if one.is_factor else f"width {one.width:.3g}"
         yield (
             f"  intervals of {one.level:.0%} hold {one.covered:.0%} of the targets "
             f"({one.interval.low:.0%} to {one.interval.high:.0%}); median {width}"
         )
     if found.verdict:
         yield f"  {found.verdict}"
-    if found.groups:
-        yield from _group_table(found)
-
-
-def _group_table(found: "SurrogateScores") -> Iterator[str]:
-    groups = found.groups or {}
-    width = max(len(name) for name in [*groups, "group"])
-    heads = "".join(f"{name:>19}" for name in _COLUMNS)
+    if not found.groups:
+        return
+    columns = ("spearman", "mape", "within_10_percent")
+    first = max(len(name) for name in [*found.groups, "group"])
     level = next((one.level for one in found.coverage if one.level == 0.9), None)
-    yield f"  {'group':{width}}  graphs{heads}" + ("   90 % held" if level else "")
-    for name, one in groups.items():
-        cells = "".join(f"{one.scores[column].value:19.3g}" for column in _COLUMNS)
-        held = "".join(f"{c.covered:12.0%}" for c in one.coverage if c.level == level)
-        yield f"  {name:{width}}  {one.graphs:6}{cells}{held}"
-
-
-def _around(score: "ScoreEstimate") -> str:
-    if score.interval is None:
-        return ""
-    return f"  ({score.interval.low:.3g} to {score.interval.high:.3g})"
+    heads = "".join(f"{name:>19}" for name in columns) + ("   90 % held" if level else "")
+    yield f"  {'group':{first}}  graphs{heads}"
+    for name, group in found.groups.items():
+        cells = "".join(f"{group.scores[column].value:19.3g}" for column in columns)
+        held = "".join(f"{c.covered:12.0%}" for c in group.coverage if c.level == level)
+        yield f"  {name:{first}}  {group.graphs:6}{cells}{held}"
 
 
 def transfer_lines(report: "TransferReport") -> Iterator[str]:
@@ -155,7 +143,6 @@ DATA_HELP = (
     "corpus, or its folder (index.jsonl), TPU Tile folder (.pth), family of DGRL's computational "
     "graphs (num-node-list.csv), folder of graphs with labels.csv or labels.json, or a training run"
 )
-LABELS_HELP = "label file of a folder of graphs, where it is not labels.csv or labels.json in it"
 FAMILY_NAMES = ("boosting", "message_passing", "stacked")
 
 
@@ -165,168 +152,119 @@ def configure(parser: argparse.ArgumentParser) -> None:
     fit = actions.add_parser("fit", help="fit on the training part, test on the test part")
     fit.add_argument("data", help=DATA_HELP)
     fit.add_argument("--out", required=True, metavar="DIR", help="where to write the surrogate")
-    fit.add_argument(
-        "--overwrite", action="store_true", help="replace a surrogate that stands at --out"
-    )
+    fit.add_argument("--overwrite", action="store_true",
+        help="replace a surrogate that stands at --out")  # fmt: skip
     fit.add_argument("--family", choices=FAMILY_NAMES, default="boosting")
     fit.add_argument("--seed", type=int, default=0)
-    fit.add_argument(
-        "--target",
-        action="append",
-        metavar="CONDITION",
-        help="what to predict (default: label); may be repeated",
-    )
-    fit.add_argument(
-        "--shared",
-        action="store_true",
+    fit.add_argument("--target", action="append", metavar="CONDITION",
+        help="what to predict (default: label); may be repeated")  # fmt: skip
+    fit.add_argument("--shared", action="store_true",
         help="one network for all targets instead of a model for each; of the family "
-        "message_passing",
-    )
-    fit.add_argument(
-        "--per",
-        choices=("graph", "operator"),
-        default="graph",
+        "message_passing")  # fmt: skip
+    fit.add_argument("--per", choices=("graph", "operator"), default="graph",
         help="what to predict a number of; 'operator' learns the measured times of single "
-        "operators from a corpus or a workload, for 'simulate --compute surrogate:DIR'",
-    )
-    _common(fit)
+        "operators from a corpus or a workload, for 'simulate --compute "
+        "surrogate:DIR'")  # fmt: skip
     predict = actions.add_parser("predict", help="predict for workloads or graphs")
     predict.add_argument("model", help="folder that 'fit' wrote")
     predict.add_argument("paths", nargs="+", metavar="PATH", help="workload prefix, file or graph")
-    predict.add_argument(
-        "--level", type=float, default=0.9, help="of the intervals, a fraction (default: 0.9)"
-    )
-    add_json(predict)
-    _configure_eval(actions.add_parser("eval", help="score on a part of a data set"))
+    predict.add_argument("--level", type=float, default=0.9,
+        help="of the intervals, a fraction (default: 0.9)")  # fmt: skip
+    score = actions.add_parser("eval", help="score on a part of a data set")
+    score.add_argument("model", help="folder that 'fit' wrote")
+    score.add_argument("data", help=DATA_HELP)
+    score.add_argument("--split", choices=("train", "val", "test"), default="test")
+    score.add_argument("--by", metavar="CONDITION",
+        help="score each group of graphs, too, such as each 'family'")  # fmt: skip
     tstr = actions.add_parser("tstr", help="train on synthetic, test on real graphs")
     tstr.add_argument("data", help=DATA_HELP)
     tstr.add_argument("samples", help="folder that 'layerdag sample' wrote")
-    tstr.add_argument(
-        "--family",
-        choices=FAMILY_NAMES,
-        action="append",
-        help="may be repeated (default: boosting and message_passing)",
-    )
-    tstr.add_argument(
-        "--target", default="label", metavar="CONDITION", help="what to predict (default: label)"
-    )
+    tstr.add_argument("--family", choices=FAMILY_NAMES, action="append",
+        help="may be repeated (default: boosting and message_passing)")  # fmt: skip
+    tstr.add_argument("--target", default="label", metavar="CONDITION",
+        help="what to predict (default: label)")  # fmt: skip
     tstr.add_argument("--seeds", type=int, default=3, help="number of seeds (default: 3)")
-    tstr.add_argument(
-        "--real",
-        type=int,
-        nargs="+",
-        default=[],
-        metavar="N",
+    tstr.add_argument("--real", type=int, nargs="+", default=[], metavar="N",
         help="numbers of real graphs that are tried alone and together with the samples, such as "
-        "20 50 100",
-    )
-    _common(tstr)
-
-
-def _configure_eval(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", help="folder that 'fit' wrote")
-    parser.add_argument("data", help=DATA_HELP)
-    parser.add_argument("--split", choices=("train", "val", "test"), default="test")
-    parser.add_argument(
-        "--by", metavar="CONDITION", help="score each group of graphs, too, such as each 'family'"
-    )
-    parser.add_argument("--labels", metavar="FILE", help=LABELS_HELP)
-    add_json(parser)
-
-
-def _common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--exclude",
-        action="append",
-        default=[],
-        metavar="ATTRIBUTE",
-        help="node attribute that the surrogate may not see; 'duration' where it tells the target; "
-        "may be repeated",
-    )
-    parser.add_argument("--labels", metavar="FILE", help=LABELS_HELP)
-    add_json(parser)
+        "20 50 100")  # fmt: skip
+    for one in (fit, tstr):
+        one.add_argument("--exclude", action="append", default=[], metavar="ATTRIBUTE",
+            help="node attribute that the surrogate may not see; 'duration' where it tells the "
+            "target; may be repeated")  # fmt: skip
+    for one in (fit, score, tstr):
+        one.add_argument("--labels", metavar="FILE",
+            help="label file of a folder of graphs, where it is not labels.csv or labels.json in "
+            "it")  # fmt: skip
+    for one in (fit, predict, score, tstr):
+        add_json(one)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run one action."""
-    actions: dict[str, Callable[[argparse.Namespace], int]] = {
-        "fit": _fit,
-        "predict": _predict,
-        "eval": _eval,
-        "tstr": _tstr,
-    }
-    return actions[args.action](args)
+    """Run one action and print what came out."""
+    actions = {"fit": _fit, "predict": _predict, "eval": _eval, "tstr": _tstr}
+    figures, lines = actions[args.action](args)
+    if args.json:
+        print(json.dumps(figures))
+    else:
+        print("\n".join(lines))
+    return 0
 
 
-def _fit(args: argparse.Namespace) -> int:
-    if args.per == "operator":
-        return _fit_operators(args)
+Outcome = tuple[object, Iterable[str]]
+"""The JSON document of an action, and the lines that say the same."""
+
+
+def _fit(args: argparse.Namespace) -> Outcome:
     from layerdag.api.reference_data import ReferenceData
     from layerdag.runtime.files import require_replaceable
-    from layerdag.surrogates.files import SURROGATE
+    from layerdag.surrogates.files import SURROGATE, save_surrogate
+    from layerdag.surrogates.operators import fit_operators
     from layerdag.surrogates.surrogate import FittedSurrogate
     from layerdag.surrogates.targets import labeled
 
+    by_operator = args.per == "operator"
+    others = args.target or args.exclude or args.labels or args.shared
+    if by_operator and (others or args.family != "boosting"):
+        raise UsageError(
+            "'--per operator' fits boosted trees to measured times; leave out --target, --exclude, "
+            "--labels, --shared and --family."
+        )
     require_replaceable(Path(args.out), SURROGATE, overwrite=args.overwrite)
+    written = f"written to {args.out}"
+    if by_operator:
+        trees, errors, jobs = fit_operators(ReferenceData(args.data).place, args.seed)
+        notes = {"data": args.data, "seed": args.seed, "train": jobs}
+        notes |= {"evaluation": errors.to_dict()} if errors else {}
+        save_surrogate(trees, args.out, notes, overwrite=args.overwrite)
+        first = f"operators of {counted(jobs, 'job')} fitted, seed {args.seed}"
+        figures = {**notes, "family": trees.family, "out": args.out}
+        return figures, [first, *operator_lines(errors), written]
     data = ReferenceData(args.data, args.labels).load(as_jobs=True)  # programs have no costs
     report_data(data)
     targets = args.target or ["label"]
     for target in targets:
         labeled(data.graphs["test"], data.schema, target, args.exclude)  # before a long fit
     fitted = FittedSurrogate.fit(
-        data,
-        args.family,
-        target=targets,
-        exclude=args.exclude,
-        seed=args.seed,
-        shared=args.shared,
+        data, args.family, target=targets, exclude=args.exclude, seed=args.seed, shared=args.shared
     )
     rated = fitted.scored(data)
     rated.save(args.out, overwrite=args.overwrite)
     every = (rated, *rated.others)
-    if args.json:
-        records = [{**one.notes, "target": one.target, "excluded": args.exclude} for one in every]
-        others = {record["target"]: record for record in records[1:]}
-        further = {"others": others} if others else {}
-        settings = {"family": args.family, "shared": args.shared, "out": args.out}
-        print(json.dumps(records[0] | settings | further))
-        return 0
-    for one in every:
+    records = [{**one.notes, "target": one.target, "excluded": args.exclude} for one in every]
+    further = {"others": {one["target"]: one for one in records[1:]}} if records[1:] else {}
+    settings = {"family": args.family, "shared": args.shared, "out": args.out}
+    lines = []
+    for one in every if not args.json else ():
         found = one.evaluate(data)
-        print(
+        lines.append(
             f"{args.family} fitted on {one.notes['train']} graphs of {data.name}, "
             f"seed {args.seed}; {one.target} on {found.graphs} test graphs:"
         )
-        print("\n".join(evaluation_lines(found)))
-    print(f"written to {args.out}")
-    return 0
+        lines += evaluation_lines(found)
+    return records[0] | settings | further, [*lines, written]
 
 
-def _fit_operators(args: argparse.Namespace) -> int:
-    from layerdag.api.reference_data import ReferenceData
-    from layerdag.runtime.files import require_replaceable
-    from layerdag.surrogates.files import SURROGATE, save_surrogate
-    from layerdag.surrogates.operators import fit_operators
-
-    if args.target or args.exclude or args.labels or args.shared or args.family != "boosting":
-        raise UsageError(
-            "'--per operator' fits boosted trees to measured times; leave out --target, --exclude, "
-            "--labels, --shared and --family."
-        )
-    require_replaceable(Path(args.out), SURROGATE, overwrite=args.overwrite)
-    trees, errors, jobs = fit_operators(ReferenceData(args.data).place, args.seed)
-    notes = {"data": args.data, "seed": args.seed, "train": jobs}
-    notes |= {"evaluation": errors.to_dict()} if errors else {}
-    save_surrogate(trees, args.out, notes, overwrite=args.overwrite)
-    if args.json:
-        print(json.dumps({**notes, "family": trees.family, "out": args.out}))
-        return 0
-    print(f"operators of {jobs} {'jobs' if jobs > 1 else 'job'} fitted, seed {args.seed}")
-    print("\n".join((*operator_lines(errors), f"written to {args.out}")))
-    return 0
-
-
-def _predict(args: argparse.Namespace) -> int:
+def _predict(args: argparse.Namespace) -> Outcome:
     from layerdag.datasets.encoding import encoded
     from layerdag.surrogates.surrogate import FittedSurrogate
 
@@ -334,19 +272,15 @@ def _predict(args: argparse.Namespace) -> int:
         raise UsageError(f"--level is {args.level:g}; write a fraction between 0 and 1.")
     model = FittedSurrogate.load(args.model)
     dags = encoded(args.paths, model.schema)
-    rows = list(prediction_rows(model, args.paths, dags, args.level))
-    if args.json:
-        print(json.dumps(rows))
-        return 0
+    rows, lines = list(prediction_rows(model, args.paths, dags, args.level)), []
     for row in rows:
-        for target in model.targets:
-            print(f"{row['path']}: {target} {prediction_text(row, target)}")
-        if row["unfamiliar"]:
+        lines += [f"{row['path']}: {t} {prediction_text(row, t)}" for t in model.targets]
+        if row["unfamiliar"] and not args.json:
             warn(f"{row['path']} is unlike what was fitted on: {row['unfamiliar']}.")
-    return 0
+    return rows, lines
 
 
-def _eval(args: argparse.Namespace) -> int:
+def _eval(args: argparse.Namespace) -> Outcome:
     from layerdag.api.reference_data import ReferenceData
     from layerdag.surrogates.surrogate import FittedSurrogate
 
@@ -359,20 +293,18 @@ def _eval(args: argparse.Namespace) -> int:
             "so nothing tells whether graphs of this part were fitted on."
         )
     first, *others = (one.evaluate(data, args.split, args.by) for one in (model, *model.others))
-    if args.json:
-        further = {"others": {one.target: one.to_dict() for one in others}} if others else {}
-        print(json.dumps({"split": args.split, **first.to_dict(), **further}))
-        return 0
+    further = {"others": {one.target: one.to_dict() for one in others}} if others else {}
+    lines = []
     for found in (first, *others):
-        print(
+        lines.append(
             f"{model.model.family} for {found.target} on {found.graphs} {args.split} graphs of "
             f"{data.name}:"
         )
-        print("\n".join(evaluation_lines(found)))
-    return 0
+        lines += evaluation_lines(found)
+    return {"split": args.split, **first.to_dict(), **further}, lines
 
 
-def _tstr(args: argparse.Namespace) -> int:
+def _tstr(args: argparse.Namespace) -> Outcome:
     from layerdag.api.reference_data import ReferenceData
     from layerdag.cli.printing import report_unread
     from layerdag.surrogates.data import read_samples
@@ -397,8 +329,4 @@ def _tstr(args: argparse.Namespace) -> int:
         seeds=range(args.seeds),
         conditions=(*CONDITIONS, *relabeled, *few_real(args.real, len(real.dags))),
     )
-    if args.json:
-        print(json.dumps(asdict(report)))
-        return 0
-    print("\n".join(transfer_lines(report)))
-    return 0
+    return asdict(report), transfer_lines(report)

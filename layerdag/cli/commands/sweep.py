@@ -40,9 +40,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run what is not in the journal beside ``--out`` yet, then write and print the tables."""
-    from layerdag.cli.main import single_threaded_blas
-
-    single_threaded_blas()  # worker processes inherit it
     from layerdag.runtime.files import file_lock, require_name
     from layerdag.runtime.terminal import track
     from layerdag.simulator.run import NOT_MODELED

@@ -42,15 +42,12 @@ UNITS = "losses are nats per decision (per graph where the name ends in per_grap
 
 def main(overrides: Sequence[str]) -> int:
     """Run ``train`` with flags and overrides; with ``resume=RUN`` on top of its settings."""
-    from layerdag.cli.main import gc_disabled
+    from layerdag.cli.compose import run
 
     # No setting of a run: what is trained is the same, or nothing is.
     require_plain_json(overrides)
     task = partial(_task, strict=STRICT in overrides, as_json=JSON in overrides)
-    with gc_disabled():
-        from layerdag.cli.compose import run
-
-        return run("train", task, [word for word in overrides if word not in (STRICT, JSON)])
+    return run("train", task, [word for word in overrides if word not in (STRICT, JSON)])
 
 
 def _task(config: "DictConfig", *, strict: bool, as_json: bool) -> float | None:

@@ -10,8 +10,8 @@ from itertools import product
 from typing import Any
 
 from layerdag.cli import stage
-from layerdag.cli.printing import notes_json, print_figures, print_notes
-from layerdag.cli.step_flags import add_step_flags, step_settings
+from layerdag.cli.field_flags import add_step_flags, fields_given
+from layerdag.cli.printing import add_limits, notes_json, print_figures, print_notes
 from layerdag.errors import UsageError
 from layerdag.plan import FORMULAS, SIDE_SETTINGS, SIDES
 from layerdag.runtime.reading import Limits
@@ -43,11 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", nargs="?", help="a model of --list, or a config.json")
     parser.add_argument("--list", action="store_true", help="show the models that are known")
     parser.add_argument("--out", metavar="PREFIX", help="write PREFIX.<rank>.et and groups")
-    parser.add_argument("--overwrite", action="store_true", help="replace the workload there")
-    parser.add_argument("--max-ranks", type=int, default=_LIMITS.max_ranks, metavar="N",
-        help="refuse to write more ranks, one file each (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--max-bytes", type=int, default=_LIMITS.max_bytes, metavar="N",
-        help="refuse to write more bytes, as estimated (default: %(default)s)")  # fmt: skip
+    add_limits(parser, _LIMITS)
     add_step_flags(parser, FORMULAS)
     for side, name in product(SIDES, SIDE_SETTINGS):
         word = name.replace("_", "-")
@@ -59,14 +55,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the workload and tell its figures."""
-    from layerdag.cli.main import gc_disabled, single_threaded_blas
-
-    single_threaded_blas()
-    with gc_disabled():
-        return _run(args)
-
-
-def _run(args: argparse.Namespace) -> int:
     from layerdag.runtime.reading import require_few_bytes, require_few_ranks
     from layerdag.traces.chakra.workload import require_free_prefix, write_workload
     from layerdag.workloads.by_name import job
@@ -96,7 +84,7 @@ def _settings(args: argparse.Namespace) -> dict[str, Any]:
     names = map("_".join, product(SIDES, SIDE_SETTINGS))
     sides = {name: getattr(args, name) for name in (*names, "prefill_sequence_parallel")}
     given = {name: value for name, value in sides.items() if value is not None}
-    return {**step_settings(args, FORMULAS), **given}
+    return {**fields_given(args, FORMULAS.settings), **given}
 
 
 def _lines(figures: dict[str, Any]) -> list[str]:
