@@ -33,52 +33,40 @@ EXAMPLE = (
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the verb's flags."""
-    parser.add_argument("script", type=Path, help="the training script (Python)")
-    parser.add_argument(
-        "args", nargs=argparse.REMAINDER, help="arguments of the script; '--' may stand before them"
-    )
-    parser.add_argument(
-        "--out",
-        default="trace",
-        metavar="PREFIX",
+    add = parser.add_argument
+    add("script", type=Path, help="the training script (Python)")
+    add("args", nargs=argparse.REMAINDER,
+        help="arguments of the script; '--' may stand before them")  # fmt: skip
+    add("--out", default="trace", metavar="PREFIX",
         help="write PREFIX.<rank>.et, PREFIX.comm_group.json and PREFIX.program.json (default: "
-        "%(default)s)",
-    )
-    parser.add_argument(
-        "--overwrite", action="store_true", help="replace a workload that lies at PREFIX"
-    )
-    parser.add_argument(
-        "--step",
-        type=int,
-        default=3,
-        help="which step to trace; the ones before warm up (default: %(default)s)",
-    )
-    parser.add_argument("--nproc", type=int, default=1, help="start so many ranks with torchrun")
-    parser.add_argument(
-        "--repeats",
-        type=int,
-        default=5,
-        metavar="N",
+        "%(default)s)")  # fmt: skip
+    add("--overwrite", action="store_true", help="replace a workload that lies at PREFIX")
+    add("--step", type=int, default=3,
+        help="which step to trace; the ones before warm up (default: %(default)s)")  # fmt: skip
+    add("--nproc", type=int, default=1, help="start so many ranks with torchrun")
+    add("--repeats", type=int, default=5, metavar="N",
         help="then measure N steps without the profiler and write their times as the label, "
-        "PREFIX.steps.json; 0 for none (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--sweep",
-        type=Path,
-        metavar="FILE",
+        "PREFIX.steps.json; 0 for none (default: %(default)s)")  # fmt: skip
+    add("--sweep", type=Path, metavar="FILE",
         help="run the script once for each line of FILE, which holds its arguments, and write "
-        "PREFIX-<line>",
-    )
-    parser.add_argument(
-        "--keep-going",
-        action="store_true",
-        help="let the script run to its end instead of stopping it once the trace is written",
-    )
+        "PREFIX-<line>")  # fmt: skip
+    add("--keep-going", action="store_true",
+        help="let the script run to its end instead of stopping it once the trace is "
+        "written")  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
     """Check the call, then run the script here or start one process per rank."""
-    _check(args)
+    if not args.script.is_file():
+        raise UsageError(f"{args.script} does not exist; give the path of a Python script.")
+    if args.step < 2:
+        raise UsageError(
+            f"--step is {args.step}; a step begins when the one before ends: give 2 or more."
+        )
+    if args.nproc < 1:
+        raise UsageError(f"--nproc is {args.nproc}; give the number of ranks, at least 1.")
+    if args.repeats < 0:
+        raise UsageError(f"--repeats is {args.repeats}; give 0 or more.")
     if args.args[:1] == ["--"]:
         args.args = args.args[1:]
     if args.sweep is not None:
@@ -98,20 +86,6 @@ def run(args: argparse.Namespace) -> int:
     return _collect_here(args)
 
 
-def _check(args: argparse.Namespace) -> None:
-    """Raise UsageError if a flag is out of bounds."""
-    if not args.script.is_file():
-        raise UsageError(f"{args.script} does not exist; give the path of a Python script.")
-    if args.step < 2:
-        raise UsageError(
-            f"--step is {args.step}; a step begins when the one before ends: give 2 or more."
-        )
-    if args.nproc < 1:
-        raise UsageError(f"--nproc is {args.nproc}; give the number of ranks, at least 1.")
-    if args.repeats < 0:
-        raise UsageError(f"--repeats is {args.repeats}; give 0 or more.")
-
-
 def _collect_here(args: argparse.Namespace) -> int:
     # Must be set before torch is imported: its observers announce themselves on standard error.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
@@ -129,21 +103,19 @@ def _collect_here(args: argparse.Namespace) -> int:
             repeats=args.repeats,
             keep_going=args.keep_going,
         )
-    label = (
-        [_label(args.out, found.step_times_s, found.world_size)]
-        if found.rank == 0 and args.repeats
-        else []
-    )
-    figures = {
-        "out": args.out,
-        "ranks": found.world_size,
-        "nodes": found.nodes,
-        "step_times_s": list(found.step_times_s),
-    }
+    times, ranks = list(found.step_times_s), found.world_size
+    lines = [f"{found.path}: {counted(found.nodes, 'node')}"]
+    if found.rank == 0 and args.repeats:
+        lines.append(_label(args.out, times, ranks))
+    figures = {"out": args.out, "ranks": ranks, "nodes": found.nodes, "step_times_s": times}
     if not args.json or found.rank == 0:
-        print_figures(args.json, figures, [f"{found.path}: {counted(found.nodes, 'node')}", *label])
-    if found.world_size > 1:
-        _end_at_once()
+        print_figures(args.json, figures, lines)
+    if ranks > 1:
+        # Files are written. Threads of gloo that are alive when Python takes the script's objects
+        # apart abort the process now and then ("terminate called without an active exception").
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
     return 0
 
 
@@ -165,17 +137,6 @@ def _write_program(prefix: str, captured: "Capture", host: Path) -> None:
     print(f"{path}: {len(found)} calls", *found.notes, sep="\n  ")
 
 
-def _end_at_once() -> None:
-    """End the process of a rank whose files are written, without taking torch apart.
-
-    Threads of gloo that are still alive when Python takes the script's objects apart abort the
-    process now and then ("terminate called without an active exception").
-    """
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)
-
-
 def _label(prefix: str, seconds: Sequence[float], ranks: int) -> str:
     import statistics
 
@@ -194,26 +155,26 @@ def _sweep(args: argparse.Namespace) -> int:
         lines = args.sweep.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"--sweep: {args.sweep} cannot be read ({error}).") from None
-    runs = [
-        (number, line, _arguments_in(args.sweep, number, line))
-        for number, line in enumerate(lines, 1)
-        if _is_run(line)
-    ]
+    runs = []
+    for number, line in enumerate(lines, 1):
+        if line.strip() and not line.lstrip().startswith("#"):
+            try:
+                if "\0" in line:
+                    raise ValueError("holds a null byte")
+                runs.append((number, line, shlex.split(line)))
+            except ValueError as error:
+                raise UsageError(
+                    f"--sweep: {args.sweep}, line {number}: {str(error).lower()}; correct it."
+                ) from None
     if not runs:
         raise UsageError(f"--sweep: {args.sweep} holds no line with arguments.")
     failed, figures = [], []
     for number, line, own in runs:
         out = f"{args.out}-{number}"
         print(f"{out}: {line.strip()}", flush=True, file=sys.stderr if args.json else sys.stdout)
-        command = [sys.executable, "-m", "layerdag", "collect", "--out", out]
-        command += ["--step", str(args.step), "--nproc", str(args.nproc)]
-        command += ["--repeats", str(args.repeats)]
-        command += ["--keep-going"] if args.keep_going else []
-        command += ["--overwrite"] if args.overwrite else []
-        arguments = [*args.args, *own]
-        command += [JSON] if args.json else []
+        command = [sys.executable, "-m", "layerdag", "collect", "--nproc", str(args.nproc)]
         done = subprocess.run(
-            [*command, str(args.script), "--", *arguments],
+            [*command, *_words(args, out), *own],
             check=False,
             stdout=subprocess.PIPE if args.json else None,
         )
@@ -231,48 +192,35 @@ def _sweep(args: argparse.Namespace) -> int:
     return 0
 
 
-def _arguments_in(file: Path, number: int, line: str) -> list[str]:
-    try:
-        if "\0" in line:
-            raise ValueError("holds a null byte")
-        return shlex.split(line)
-    except ValueError as error:
-        raise UsageError(
-            f"--sweep: {file}, line {number}: {str(error).lower()}; correct it."
-        ) from None
-
-
-def _is_run(line: str) -> bool:
-    return bool(line.strip()) and not line.lstrip().startswith("#")
+def _words(args: argparse.Namespace, out: str) -> list[str]:
+    """Return the words of a call of the verb that writes to ``out``."""
+    words = ["--out", out, "--step", str(args.step), "--repeats", str(args.repeats)]
+    words += ["--keep-going"] if args.keep_going else []
+    words += ["--overwrite"] if args.overwrite else []
+    words += [JSON] if args.json else []
+    return [*words, str(args.script), "--", *args.args]
 
 
 def _start_ranks(args: argparse.Namespace) -> int:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += ["--nproc-per-node", str(args.nproc), "-m", "layerdag", "collect"]
-    command += ["--out", args.out, "--step", str(args.step)]
-    command += ["--repeats", str(args.repeats)]
-    command += ["--keep-going"] if args.keep_going else []
-    command += ["--overwrite"] if args.overwrite else []
-    command += [JSON] if args.json else []
     # The launcher reports a failed rank with a traceback of its own; the rank's line says more.
     with subprocess.Popen(
-        [*command, str(args.script), "--", *args.args],
+        [*command, *_words(args, args.out)],
         stderr=subprocess.PIPE,
         text=True,
         env={"OMP_NUM_THREADS": "1", **os.environ},
     ) as process:
         assert process.stderr is not None, "stderr is a pipe"
-        said = [line for line in process.stderr if _is_wanted(line)]
+        said = [
+            line
+            for line in process.stderr
+            if not (line.startswith(("W1", "E1", "I1", "USDT:")) or "torch/distributed" in line)
+        ]
     if process.returncode:
-        reported = [line for line in said if line.startswith("layerdag: error:")]
-        reason = (
-            reported[0].removeprefix("layerdag: error:").strip() if reported else "".join(said[-1:])
-        )
-        reason = reason.strip() or f"torchrun ended with code {process.returncode} without a word."
+        own = [line for line in said if line.startswith("layerdag: error:")]
+        reason = (own[:1] or said[-1:] or [""])[0].removeprefix("layerdag: error:").strip()
+        reason = reason or f"torchrun ended with code {process.returncode} without a word."
         raise DataError(f"{args.nproc} ranks of {args.script} failed: {reason}")
     sys.stderr.writelines(said)
     return 0
-
-
-def _is_wanted(line: str) -> bool:
-    return not line.startswith(("W1", "E1", "I1", "USDT:")) and "torch/distributed" not in line

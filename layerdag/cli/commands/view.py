@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from layerdag.cli.printing import notes_json, print_json, print_notes
+from layerdag.cli.printing import add_groups, notes_json, print_json, print_notes
 from layerdag.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,38 +32,23 @@ _KINDS = ("picture", "html", *_GRAPHS, "chrome")
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the flags."""
-    parser.add_argument(
-        "workload",
+    add = parser.add_argument
+    add("workload",
         help="prefix, folder or file of a trace in any format that layerdag reads, or a flow graph "
-        "(GraphML, WfFormat, DOT, node-link JSON, or JSON from 'sample')",
-    )
-    parser.add_argument(
-        "--out",
-        required=True,
-        metavar="FILE",
+        "(GraphML, WfFormat, DOT, node-link JSON, or JSON from 'sample')")  # fmt: skip
+    add("--out", required=True, metavar="FILE",
         help="file to write: .svg .png .pdf (up to 2,000 nodes), .html (zoomable, up to 20,000), "
-        ".graphml, .dot, .json (without loss)",
-    )
-    parser.add_argument(
-        "--to", choices=_KINDS, help="what to write, where the suffix of --out does not say"
-    )
-    parser.add_argument(
-        "--rank", type=int, default=0, help="which rank to draw (default 0; json, chrome: all)"
-    )
-    parser.add_argument(
-        "--simulate",
-        choices=("small",),
-        metavar="PRESET",
+        ".graphml, .dot, .json (without loss)")  # fmt: skip
+    add("--to", choices=_KINDS, help="what to write, where the suffix of --out does not say")
+    add("--rank", type=int, default=0,
+        help="which rank to draw (default 0; json, chrome: all)")  # fmt: skip
+    add("--simulate", choices=("small",), metavar="PRESET",
         help="on the page, show when each node runs on a simulated cluster, and the critical path; "
         "the preset is small, as of 'layerdag simulate'. Without it, times follow from the trace's "
-        "durations",
-    )
-    parser.add_argument(
-        "--compute", metavar="MODEL", help="times of compute nodes of --simulate, such as h100"
-    )
-    parser.add_argument(
-        "--comm-group", metavar="FILE", help='communicator groups: JSON {"<group>": [rank, ...]}'
-    )
+        "durations")  # fmt: skip
+    add("--compute", metavar="MODEL",
+        help="times of compute nodes of --simulate, such as h100")  # fmt: skip
+    add_groups(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -157,31 +142,24 @@ def _draw(kind: str, view: "GraphView", out: Path, rows: "GraphRows | None" = No
 def _write(kind: str, workload: "Workload", args: argparse.Namespace, out: Path) -> None:
     from layerdag.runtime.files import write_bytes, write_text
     from layerdag.traces.chakra.json_forms import encode_trace_json
-    from layerdag.viz.views import chrome_trace
+    from layerdag.viz.viewer import recorded_timing, simulated_timing
+    from layerdag.viz.views import chrome_trace, view_of_trace
 
     if kind == "json":
         write_bytes(out, encode_trace_json(workload))
     elif kind == "chrome":
         write_text(out, chrome_trace(workload))
     else:
-        view = _view(workload, args.rank)
-        _draw(kind, _timed(view, workload, args) if kind == "html" else view, out)
-
-
-def _timed(view: "GraphView", workload: "Workload", args: argparse.Namespace) -> "GraphView":
-    from layerdag.viz.viewer import recorded_timing, simulated_timing
-
-    if args.simulate is None:
-        return replace(view, timing=recorded_timing(workload.traces[args.rank]))
-    timing = simulated_timing(workload, args.simulate, args.rank, args.compute)
-    return replace(view, timing=timing)
-
-
-def _view(workload: "Workload", rank: int) -> "GraphView":
-    from layerdag.viz.views import view_of_trace
-
-    if not 0 <= rank < workload.num_ranks:
-        raise UsageError(
-            f"--rank {rank}: {workload.source} has ranks 0 to {workload.num_ranks - 1}."
-        )
-    return view_of_trace(workload.traces[rank])
+        if not 0 <= args.rank < workload.num_ranks:
+            raise UsageError(
+                f"--rank {args.rank}: {workload.source} has ranks 0 to {workload.num_ranks - 1}."
+            )
+        view = view_of_trace(workload.traces[args.rank])
+        if kind == "html":
+            timing = (
+                recorded_timing(workload.traces[args.rank])
+                if args.simulate is None
+                else simulated_timing(workload, args.simulate, args.rank, args.compute)
+            )
+            view = replace(view, timing=timing)
+        _draw(kind, view, out)
