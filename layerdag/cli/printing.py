@@ -9,7 +9,6 @@ import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from layerdag.errors import UsageError
@@ -159,13 +158,3 @@ def strict_code(notes: Sequence[Note], *, strict: bool) -> int:
 def warn(sentence: str) -> None:
     """Print a warning on standard error."""
     print(f"layerdag: warning: {sentence}", file=sys.stderr)
-
-
-def report_unread(samples: str | Path) -> None:
-    """Warn of parts of samples that are not there, or not as their indices say."""
-    from layerdag.samples.manifest import SampleRun, is_run
-
-    if is_run(samples):
-        sentence = SampleRun.read(samples).unread(Path(samples))
-        if sentence:
-            warn(sentence)

@@ -9,6 +9,7 @@ from typing import Protocol, runtime_checkable
 
 from layerdag.dag.dag import DAG, graph_hashes
 from layerdag.dag.statistics import GraphStatistics
+from layerdag.datasets.advice import too_few_held_out
 from layerdag.datasets.conversion import GraphLike
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.encoding import encoded
@@ -50,7 +51,7 @@ from layerdag.runtime.notes import Note, merge_notes
 from layerdag.runtime.terminal import stage, stages, track
 from layerdag.samples.manifest import read_manifest
 from layerdag.schema.schema import GraphSchema
-from layerdag.statistics import CHANCE, MARGIN, Verdict, chance_half_width, needed
+from layerdag.statistics import Verdict
 from layerdag.surrogates.data import SampleStream, stream_samples
 from layerdag.training.checkpoint import LoadedCheckpoint, checkpoint_schema, load_checkpoint
 from layerdag.viz.html import interval, number, percent, percents
@@ -540,34 +541,3 @@ def _fraction(result: MetricResult) -> str:
 
 def _told(attack: AttackResult) -> str:
     return f"AUROC {number(attack.auc, 2)} {interval(attack.interval)}: {attack.in_words()}"
-
-
-REMEDY = (
-    "To hold out more, give each graph its part in a column 'split' (train, val, test) of the "
-    "label file, or train with a larger data.held_out (data=folder)."
-)
-
-
-def too_few_held_out(data: GraphDataset) -> str | None:
-    """Return a warning if no audit of samples could end in "no better than chance", else None."""
-    members, others = len(data.members), len(data.held_out)
-    if not others:
-        return (
-            f"{data.name}: no graph is held out, so that an audit can compare samples with "
-            f"nothing (layerdag audit). {REMEDY}"
-        )
-    half = chance_half_width(members, others)
-    if half <= MARGIN:
-        return None
-    least = CHANCE + half
-    shows = (
-        "no attack can show"
-        if least >= 1
-        else f"an attack shows only above an AUROC of {least:.2f}"
-    )
-    return (
-        f"{data.name}: {others} graphs are held out (validation and test) beside {members} for "
-        "training, too few for an audit of the samples (layerdag audit) to tell small "
-        f"leaks from none: {shows}, and about "
-        f"{needed(CHANCE, half, others):,} held-out graphs are needed. {REMEDY}"
-    )

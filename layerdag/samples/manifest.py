@@ -7,7 +7,7 @@ part is written after the part, so that it counts only when both are whole.
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import islice
 from pathlib import Path
@@ -273,6 +273,14 @@ class SampleRun:
 def is_run(folder: str | Path) -> bool:
     """Return whether a folder holds samples in parts, or is to hold them."""
     return (Path(folder) / RUN).is_file()
+
+
+def report_unread(samples: str | Path, warn: Callable[[str], object]) -> None:
+    """Warn of parts of samples that are not there, or not as their indices say."""
+    if is_run(samples):
+        sentence = SampleRun.read(samples).unread(Path(samples))
+        if sentence:
+            warn(sentence)
 
 
 def is_manifest_folder(folder: Path) -> bool:

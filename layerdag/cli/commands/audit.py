@@ -135,10 +135,10 @@ def _of_folders(args: argparse.Namespace, shadows: "ShadowSettings | None") -> "
 def _of_data(args: argparse.Namespace, shadows: "ShadowSettings | None") -> "Audit":
     from layerdag.api.reference_data import ReferenceData
     from layerdag.cli.main import report_progress
-    from layerdag.cli.printing import report_unread
     from layerdag.privacy.audit_inputs import search_words
     from layerdag.privacy.auditing import WhiteBox, audit_of
     from layerdag.runtime.terminal import stage
+    from layerdag.samples.manifest import report_unread
     from layerdag.surrogates.data import stream_samples
     from layerdag.training.checkpoint import load_checkpoint
 
@@ -146,7 +146,7 @@ def _of_data(args: argparse.Namespace, shadows: "ShadowSettings | None") -> "Aud
     with stage("reading the real graphs"):
         data = against.load_for_samples(samples)
     made = stream_samples(samples, data.schema)
-    report_unread(samples)
+    report_unread(samples, warn)
     if args.checkpoint is None:
         found = audit_of(data, made)
     else:

@@ -195,13 +195,13 @@ def _graphs(path: Path, kind: "GraphKind") -> Iterator[Any]:
     Raises:
         DataError: If nothing can be read.
     """
-    from layerdag.cli.printing import report_unread
     from layerdag.codec.formats import read_graph
     from layerdag.datasets.discovery import read_folder
     from layerdag.runtime.terminal import track
+    from layerdag.samples.manifest import report_unread
     from layerdag.samples.reader import iter_samples
 
-    report_unread(path)
+    report_unread(path, warn)
     if path.suffix in (".tar", ".parquet") or _is_recorded(path):
         samples = track(iter_samples(path), f"reading {path}")
         yield from map(kind.stored_graph, samples)

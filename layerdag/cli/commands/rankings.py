@@ -43,9 +43,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Simulate all sets of jobs, then print the table."""
     from layerdag.api.reference_data import ReferenceData
-    from layerdag.cli.printing import report_unread
     from layerdag.evaluation.rankings import compare_rankings, negative_controls, simulate_jobs
     from layerdag.runtime.rng import numpy_generator
+    from layerdag.samples.manifest import report_unread
 
     if args.jobs < 1 or not 0 < args.speedup < float("inf"):
         raise UsageError(
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     data = ReferenceData(args.data, args.labels, warn=warn).load_for_samples(args.samples[0])
     report_data(data)
     for folder in args.samples:
-        report_unread(folder)
+        report_unread(folder, warn)
     for folder in args.samples[1:]:
         ReferenceData(args.data, args.labels, warn=warn).require_fits(data, folder)
     test = _real(data, "test", args.largest)

@@ -306,7 +306,7 @@ def _eval(args: argparse.Namespace) -> Outcome:
 
 def _tstr(args: argparse.Namespace) -> Outcome:
     from layerdag.api.reference_data import ReferenceData
-    from layerdag.cli.printing import report_unread
+    from layerdag.samples.manifest import report_unread
     from layerdag.surrogates.data import read_samples
     from layerdag.surrogates.families.registry import FAMILIES
     from layerdag.surrogates.targets import labeled
@@ -315,7 +315,7 @@ def _tstr(args: argparse.Namespace) -> Outcome:
 
     data = ReferenceData(args.data, args.labels, warn=warn).load_for_samples(args.samples)
     report_data(data)
-    report_unread(args.samples)
+    report_unread(args.samples, warn)
     schema = data.schema
     real = labeled(data.graphs["train"], schema, args.target, args.exclude)
     families = list(dict.fromkeys(args.family or FAMILY_NAMES[:2]))

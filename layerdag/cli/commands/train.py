@@ -202,8 +202,8 @@ def _tuned(
     Raises:
         ConfigError: If something is asked for that is not done, or would break the promise.
     """
-    from layerdag.api.generator import private_run, require_private
     from layerdag.cli.compose import model_overrides, to_plain_dict
+    from layerdag.dp.private_run import private_run, require_private
     from layerdag.dp.tuning import tune_privately
     from layerdag.runtime.files import write_text
     from layerdag.training.batches import local_device
@@ -255,8 +255,7 @@ def _promise(result: "PrivateResult") -> str:
 
 
 def _warn_about(data: "GraphDataset") -> None:
-    from layerdag.datasets.advice import advice_on
-    from layerdag.privacy.auditing import too_few_held_out
+    from layerdag.datasets.advice import advice_on, too_few_held_out
 
     for sentence in (*advice_on(data), too_few_held_out(data)):
         if sentence is not None:

@@ -8,8 +8,8 @@ import torch
 from private_jobs import PrivateJobs, private_jobs
 
 import layerdag as ld
-from layerdag.api.generator import private_run
 from layerdag.datasets.settings import LatentPreferentialConfig
+from layerdag.dp.private_run import private_run
 from layerdag.errors import ConfigError, UsageError
 
 TINY = {"width": 32, "depth": 1}

@@ -12,11 +12,12 @@ from tiny_checkpoints import chain_checkpoint
 
 import layerdag as ld
 from layerdag.dag.dag import DAG
+from layerdag.datasets.advice import too_few_held_out
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.encoding import encoded
 from layerdag.errors import UsageError
 from layerdag.graph.attributed_graph import write_json
-from layerdag.privacy.auditing import audit_of, too_few_held_out
+from layerdag.privacy.auditing import audit_of
 from layerdag.statistics import MARGIN, chance_half_width
 from layerdag.training.checkpoint import CheckpointContents, save_checkpoint
 
