@@ -40,7 +40,6 @@ from layerdag.report.gather import (
     SimulatedWorkloads,
     attribute_shares,
     neighbors_of,
-    picture_of,
     simulate_stage,
     simulation_parts,
     structure_distributions,
@@ -65,7 +64,7 @@ from layerdag.simulator.compute import MeasuredCompute, PredictedCompute
 from layerdag.simulator.config import NetworkConfig, SystemConfig
 from layerdag.simulator.learned import OperatorTrees
 from layerdag.simulator.run import simulate
-from layerdag.traces.chakra.corpus import read_index, read_runs
+from layerdag.traces.chakra.corpus import embedded_corpus, read_index, read_runs
 from layerdag.traces.chakra.workload import write_workload
 from layerdag.traces.trace import Workload
 from layerdag.training.checkpoint import (
@@ -76,15 +75,13 @@ from layerdag.training.checkpoint import (
     pretrained_checkpoint,
 )
 from layerdag.training.loop import train
-from layerdag.training.model_spec import spec_for
 from layerdag.training.run import TrainResult, assemble
 from layerdag.training.run_folder import require_free
 from layerdag.training.settings import LearningRateSchedule, OptimizerConfig, TrainSettings
-from layerdag.training.warm_start import WarmStart, warm_start
+from layerdag.training.warm_start import warm_start
 from layerdag.validation.checking import check_workload
 from layerdag.validation.rules import has_errors
 from layerdag.version import __version__
-from layerdag.viz.drawing import Picture
 from layerdag.viz.html import number, percent
 
 TRAINING, SAMPLES, REPORT = "training", "samples", "report.html"
@@ -92,6 +89,15 @@ DEMO_SAMPLES = FolderKind("samples of the demo", why_not_sampled_jobs)
 PROGRAMS = "programs"
 """Name of the shipped checkpoint, and of the folder of programs in a corpus."""
 _REAL: tuple[Split, ...] = ("train", "test")
+CAVEATS = (
+    "The figures are not those of the steps above alone: the weights that they started from had "
+    "been trained before.",
+    "The scale of every distance is the same distance between real training and real test jobs; "
+    "with this many graphs a ratio is uncertain, see the intervals.",
+    "Copy tests and membership attacks that find nothing are no proof of safety.",
+    "Step times are simulated, from times of operators as the collected runs have them; surrogates "
+    "do not see these.",
+)
 
 
 @dataclass(frozen=True)
@@ -99,40 +105,28 @@ class DemoSettings:
     """How large the demo is.
 
     Attributes:
-        data: Corpus folder.
         out: Folder of everything it writes.
         seed: Of training and sampling.
-        is_short: Whether it is the small version, for continuous integration.
         max_nodes: Programs of more calls are left out.
-        tuning_steps: Optimizer steps after a start from the shipped checkpoint. No limit of time is
-            set beside them, so that the same model comes out on a slow machine as on a fast one.
-        train_steps: Optimizer steps from random weights, where the shipped checkpoint may not be
-            used.
-        width: Of a model from random weights.
+        steps: Optimizer steps after a start from the shipped checkpoint. No limit of time is set
+            beside them, so that the same model comes out on a slow machine as on a fast one.
         samples: Number of programs sampled, and most real ones whose steps are compared with them.
         families: Families of surrogates.
         processes: Of sampling.
     """
 
-    data: Path
     out: Path
     seed: int = 0
-    is_short: bool = False
     max_nodes: int = 600
-    tuning_steps: int = 40
-    train_steps: int = 600
-    width: int = 128
+    steps: int = 40
     samples: int = 192
     families: tuple[str, ...] = ("boosting", "message_passing")
     processes: int = 2
 
     @classmethod
-    def short(cls, data: Path, out: Path, seed: int) -> "DemoSettings":
+    def short(cls, out: Path, seed: int) -> "DemoSettings":
         """Return the settings of the small version."""
-        return cls(
-            data, out, seed, is_short=True, max_nodes=120, tuning_steps=10, train_steps=60,
-            width=64, samples=48, families=("boosting",), processes=1,
-        )  # fmt: skip
+        return cls(out, seed, 120, 10, 48, ("boosting",), 1)
 
 
 @contextlib.contextmanager
@@ -162,68 +156,45 @@ def demo_lock(out: Path) -> Iterator[None]:
         yield
 
 
-def load_stage(settings: DemoSettings) -> tuple[GraphDataset, WarmStart | None]:
-    """Load the programs of the corpus, and the weights to start from.
-
-    The shipped checkpoint is used only if its training, validation and test programs are those of
-    the corpus, by the fingerprint of the split, so that none that is held out was ever trained on.
-
-    Returns:
-        The programs of at most ``settings.max_nodes`` calls, and the start; None for random
-        weights.
-    """
-    folder = pretrained_checkpoint(PROGRAMS)
-    whole = load_programs(settings.data / PROGRAMS, avoid_copies=True)
-    data = at_most(whole, settings.max_nodes)
-    split = load_checkpoint(folder).meta.split
-    is_same = split is not None and not split.differing(whole.split)
-    return data, warm_start(folder, data) if is_same else None
-
-
 def at_most(data: GraphDataset, max_nodes: int) -> GraphDataset:
     """Return the graphs of at most so many nodes, each in its part, with the same schema."""
-    kept = {
+    rows = {
         split: [i for i, dag in enumerate(dags) if dag.num_nodes <= max_nodes]
         for split, dags in data.graphs.items()
     }
     larger = [
-        f"{data.names[split][i]}: {dag.num_nodes} nodes, more than {max_nodes}"
+        f"{name}: {dag.num_nodes} nodes, more than {max_nodes}"
         for split, dags in data.graphs.items()
-        for i, dag in enumerate(dags)
+        for name, dag in zip(data.names[split], dags, strict=True)
         if dag.num_nodes > max_nodes
     ]
-    return data.replaced(
-        graphs={split: tuple(data.graphs[split][i] for i in rows) for split, rows in kept.items()},
-        names={split: tuple(data.names[split][i] for i in rows) for split, rows in kept.items()},
-        contents={
-            split: tuple(data.contents[split][i] for i in rows) for split, rows in kept.items()
-        },
-        left_out=(*data.left_out, *larger),
+    graphs, names, contents = (
+        {split: tuple(parts[split][i] for i in rows[split]) for split in rows}
+        for parts in (data.graphs, data.names, data.contents)
     )
+    left_out = (*data.left_out, *larger)
+    return data.replaced(graphs=graphs, names=names, contents=contents, left_out=left_out)
 
 
-def train_stage(
-    settings: DemoSettings, data: GraphDataset, warm: WarmStart | None
-) -> tuple[LoadedCheckpoint, TrainResult]:
-    """Train a model; return its best checkpoint, and how far training came."""
+def train_stage(settings: DemoSettings, data: GraphDataset) -> tuple[LoadedCheckpoint, TrainResult]:
+    """Tune the shipped checkpoint; return its best weights, and how far training came."""
+    warm = warm_start(pretrained_checkpoint(PROGRAMS), data)
     run = assemble(
         data,
         settings.out / TRAINING,
-        spec_for(data, "fast", {"width": settings.width, "predict_out_degree": False})
-        if warm is None
-        else warm.spec,
-        start=None if warm is None else warm.start,
+        warm.spec,
+        start=warm.start,
         run_config={"demo": True, "seed": settings.seed},
         overwrite=True,
     )
     plan = TrainSettings(
         seed=settings.seed,
-        max_steps=settings.train_steps if warm is None else settings.tuning_steps,
+        max_steps=settings.steps,
         batch_nodes=3000,
-        optimizer=OptimizerConfig(learning_rate=2e-3 if warm is None else 3e-4, weight_decay=0.05),
-        lr_schedule=LearningRateSchedule("cosine", 50 if warm is None else 5),
-        ema_decay=0.98 if warm is None else 0.9,
-        evaluate_every=100 if warm is None else 20,
+        optimizer=OptimizerConfig(learning_rate=3e-4, weight_decay=0.05),
+        lr_schedule=LearningRateSchedule("cosine", 5),
+        ema_decay=0.9,
+        evaluate_every=20,
         patience=0,
     )
     result = train(run, plan)
@@ -236,9 +207,6 @@ def sample_stage(
     """Sample programs as ``layerdag sample`` does, open conditions drawn for each.
 
     Those for which no program that runs was drawn are left out; the table counts them.
-
-    Raises:
-        UsageError: If there is no other.
     """
     plan = GenerationSettings(
         settings.samples,
@@ -247,13 +215,7 @@ def sample_stage(
         processes=settings.processes,
     )
     drawn = track(generate(checkpoint.model, data.schema, plan), "sampling", settings.samples)
-    found = tuple(sample for sample in drawn if not (sample.truncated or sample.is_copy))
-    if not found:
-        raise UsageError(
-            f"none of {settings.samples} samples is a program that runs; the model learned too "
-            "little: give a corpus with more programs."
-        )
-    return found
+    return tuple(sample for sample in drawn if not (sample.truncated or sample.is_copy))
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,18 +248,18 @@ def derive_stage(
     Operators take as long as in the collected runs of training programs, by a surrogate of
     operators.
     """
-    learned = set(data.names["train"])
-    records = [record for record in read_index(settings.data) if record.run in learned]
-    traces = [trace for run in read_runs(settings.data, records) for trace in run.traces]
+    corpus, learned = embedded_corpus(), set(data.names["train"])
+    records = [record for record in read_index(corpus) if record.run in learned]
+    traces = [trace for run in read_runs(corpus, records) for trace in run.traces]
     compute = PredictedCompute(OperatorTrees.fit(traces, settings.seed).microseconds)
-    plan_of = run_plans(settings.data)
+    plan_of = run_plans(corpus)
     work: dict[str, list[Callable[[], DerivedJob]]] = {"train": [], "test": [], "made": []}
     part_of: dict[str, str] = {}
     for split in _REAL:  # spread evenly over those that have a plan
         names = [name for name in data.names[split] if name in plan_of]
         count = min(settings.samples, len(names))
         part_of.update((names[i * len(names) // count], split) for i in range(count))
-    for row in program_rows(settings.data / PROGRAMS):
+    for row in program_rows(corpus / PROGRAMS):
         name = str(row["name"])
         if name in part_of:
             program = Program.from_json(row)
@@ -357,9 +319,10 @@ def _content(settings: DemoSettings) -> ReportContent:
         nonlocal began
         seconds[stage], began = time.perf_counter() - began, time.perf_counter()
 
-    data, warm = load_stage(settings)
+    whole = load_programs(embedded_corpus() / PROGRAMS, avoid_copies=True)
+    data = at_most(whole, settings.max_nodes)
     done("load")
-    checkpoint, trained = train_stage(settings, data, warm)
+    checkpoint, trained = train_stage(settings, data)
     done("train")
     samples = sample_stage(settings, data, checkpoint)
     done("sample")
@@ -400,10 +363,10 @@ def _content(settings: DemoSettings) -> ReportContent:
     return ReportContent(
         title="Synthetic training steps",
         lead=f"{len(samples)} programs sampled from a model that was trained on {len(learned)} "
-        "forward programs of collected training runs"
-        f"{'' if warm is None else ', from the weights of the shipped checkpoint on'}, and the "
-        f"training steps that follow from them, next to those of {len(jobs.jobs['test'])} programs "
-        "it never saw. Operators have the times of the collected runs.",
+        "forward programs of collected training runs, from the weights of the shipped checkpoint "
+        "on, and the training steps that follow from them, next to those of "
+        f"{len(jobs.jobs['test'])} programs it never saw. Operators have the times of the "
+        "collected runs.",
         answers=(
             privacy_verdict(new, leaks),
             similarity_verdict(median_ratio(similarity), similarity),
@@ -435,13 +398,20 @@ def _content(settings: DemoSettings) -> ReportContent:
         neighbors=neighbors,
         timelines=timelines_of(jobs.data, real_test, made),
         simulated_on=next(iter(systems())),
-        pictures=() if neighbors else _pictures(jobs),
         provenance=(
-            *provenance(settings, data, trained, checkpoint.meta.step, warm),
+            ("start", "the shipped checkpoint, trained on the training programs of the same split"),
+            ("training", f"{trained.step} of {settings.steps} steps"),
+            ("layerdag", __version__),
+            ("hardware", f"{os.cpu_count()} {platform.machine()} cores, torch {torch.__version__}"),
+            ("data", f"{data.name}, programs of at most {settings.max_nodes} calls"),
+            ("data fingerprint", data.fingerprint),
+            ("left out", f"{len(data.left_out)} programs (too large)"),
+            ("seed of training and sampling", str(settings.seed)),
+            ("fits of each surrogate", fits((0,))),
             ("time", ", ".join(f"{name} {value:.0f} s" for name, value in seconds.items())),
             ("programs without a job", f"{jobs.left_out}: no plan fits, or too many stages"),
         ),
-        caveats=caveats(settings, trained, warm),
+        caveats=CAVEATS,
     )
 
 
@@ -477,84 +447,4 @@ def _simulation_rows(real: SimulatedWorkloads, made: SimulatedWorkloads) -> tupl
     return (
         SummaryRow("jobs that simulate to their end", finished(made), finished(real), note),
         SummaryRow("median simulated makespan, ms", median_ms(made), median_ms(real), first),
-    )
-
-
-def _pictures(jobs: JobSets) -> tuple[Picture, ...]:
-    held_out = jobs.data.graphs["test"]
-    sizes_B = np.array([dag.num_nodes for dag in held_out])
-    real = held_out[int(np.argsort(sizes_B)[sizes_B.size // 3])]
-    made = [sample.dag for sample in jobs.samples]
-    nearest = min(made, key=lambda dag: abs(dag.num_nodes - real.num_nodes))
-    return (
-        picture_of(jobs.data, real, "real test job"),
-        picture_of(jobs.data, nearest, "sampled job"),
-    )
-
-
-CAVEATS = (
-    "The scale of every distance is the same distance between real training and real test jobs; "
-    "with this many graphs a ratio is uncertain, see the intervals.",
-    "Copy tests and membership attacks that find nothing are no proof of safety.",
-    "Step times are simulated, from times of operators as the collected runs have them; surrogates "
-    "do not see these.",
-)
-
-
-def caveats(
-    settings: DemoSettings, trained: TrainResult, warm: WarmStart | None
-) -> tuple[str, ...]:
-    """Return what the figures do not show; first of all that training was cut short, if it was."""
-    known: tuple[str, ...] = CAVEATS
-    if warm is not None:
-        known = (
-            f"The figures are not those of {trained.step} steps alone: the weights that they "
-            "started from had been trained before "
-            f"({warm.start.origin.step:,} steps in the last run).",
-            *known,
-        )
-    steps = settings.train_steps if warm is None else settings.tuning_steps
-    if trained.step < steps:
-        known = (
-            f"Training stopped after {trained.step} of {steps} steps ({trained.reason}); the "
-            "figures are those of a model that learned less.",
-            *known,
-        )
-    return known
-
-
-def provenance(
-    settings: DemoSettings,
-    data: GraphDataset,
-    trained: TrainResult,
-    best_step: int,
-    warm: WarmStart | None,
-) -> tuple[tuple[str, str], ...]:
-    """Say from what the weights come, and what was run, on what and with which seeds."""
-    if warm is None:
-        steps = settings.train_steps
-        start = "random weights, for the shipped checkpoint was not trained on the same split of "
-        start += "these data"
-    else:
-        steps = settings.tuning_steps
-        start = (
-            "the shipped checkpoint, trained on the training programs of the same split "
-            f"({warm.start.origin.step:,} steps in its last run); its validation and test "
-            "programs are the ones held out here"
-        )
-    counts = ", ".join(f"{len(dags)} {split}" for split, dags in data.graphs.items())
-    short = " --short" if settings.is_short else ""
-    cores = f"{os.cpu_count()} {platform.machine()} cores"
-    return (
-        ("start", start),
-        ("training", f"{trained.step} of {steps} steps"),
-        ("weights", f"those of step {best_step}, the best on the validation programs"),
-        ("command", f"layerdag demo --seed {settings.seed}{short}"),
-        ("layerdag", __version__),
-        ("hardware", f"{cores}, torch {torch.__version__}, CPU"),
-        ("data", f"{settings.data.name}, programs of at most {settings.max_nodes} calls: {counts}"),
-        ("data fingerprint", data.fingerprint),
-        ("left out", f"{len(data.left_out)} programs (too large)"),
-        ("seed of training and sampling", str(settings.seed)),
-        ("fits of each surrogate", fits((0,))),
     )

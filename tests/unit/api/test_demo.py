@@ -5,7 +5,7 @@ import io
 import json
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,24 +15,18 @@ from small_job_models import data_of, jobs
 
 import layerdag as ld
 from layerdag.api import demo as demo_api
-from layerdag.api.demo import (
-    CAVEATS,
-    DemoSettings,
-    caveats,
-    demo_lock,
-    provenance,
-    report,
-)
+from layerdag.api.demo import DemoSettings, demo_lock, report
 from layerdag.cli.commands.demo import print_summary
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.errors import UsageError
+from layerdag.models.spec import build_model
 from layerdag.report.content import ReportContent
 from layerdag.sampling.generated import GeneratedGraph
 from layerdag.simulator.compute import MeasuredCompute
 from layerdag.surrogates.tstr import TransferReport
 from layerdag.traces.chakra.workload import read_workload
-from layerdag.training.checkpoint import InitialWeights, LoadedCheckpoint, Origin, load_checkpoint
-from layerdag.training.run import TrainResult
+from layerdag.training.checkpoint import InitialWeights, Origin
+from layerdag.training.model_spec import spec_for
 from layerdag.training.warm_start import WarmStart
 from layerdag.validation.checking import check_workload
 from layerdag.validation.rules import has_errors
@@ -103,54 +97,8 @@ def test_a_file_is_no_folder_of_a_demo(tmp_path):
         demo_lock(tmp_path / "file").__enter__()
 
 
-SETTINGS = DemoSettings(Path("data"), Path("out"), train_steps=600, tuning_steps=40)
-
-
-def result(reason: str, step: int) -> TrainResult:
-    return TrainResult(reason, step, 487.0, {}, Path("best"), Path("last"))
-
-
-def test_a_demo_that_did_all_its_steps_says_so():
-    done = result("budget", 600)
-    told = dict(provenance(SETTINGS, data_of(jobs()), done, 500, None))
-    assert told["start"].startswith("random weights")
-    assert told["training"] == "600 of 600 steps"
-    assert told["weights"] == "those of step 500, the best on the validation programs"
-    assert caveats(SETTINGS, done, None) == CAVEATS
-
-
-def test_a_demo_that_was_cut_short_says_so_first():
-    first = caveats(SETTINGS, result("SIGTERM", 494), None)[0]
-    assert first.startswith("Training stopped after 494 of 600 steps (SIGTERM)")
-
-
 def test_the_demo_trains_by_steps_without_a_hidden_limit_of_time():
-    assert not [name for name in vars(SETTINGS) if "seconds" in name]
-
-
-def test_a_demo_that_starts_from_the_shipped_weights_says_how_long_those_were_trained(shipped):
-    warm = warm_start_of(shipped)
-    told = dict(provenance(SETTINGS, data_of(jobs()), result("budget", 40), 40, warm))
-    assert told["training"] == "40 of 40 steps"
-    assert (
-        "shipped checkpoint, trained on the training programs of the same split (3,500 steps in"
-        in (told["start"])
-    )
-    first = caveats(SETTINGS, result("budget", 40), warm)[0]
-    assert "not those of 40 steps alone" in first
-    assert "3,500 steps in the last run" in first
-
-
-@pytest.mark.parametrize(
-    ("settings", "command"),
-    [
-        (DemoSettings(Path("data"), Path("out"), seed=3), "layerdag demo --seed 3"),
-        (DemoSettings.short(Path("data"), Path("out"), 3), "layerdag demo --seed 3 --short"),
-    ],
-)
-def test_the_command_that_makes_the_page_again_is_whole(settings, command):
-    told = dict(provenance(settings, data_of(jobs()), result("budget", 40), 40, None))
-    assert told["command"] == command
+    assert not [name for name in vars(DemoSettings(Path("out"))) if "seconds" in name]
 
 
 @dataclass(frozen=True)
@@ -166,10 +114,7 @@ class Ran:
 def ran(tmp_path_factory) -> Ran:
     folder = tmp_path_factory.mktemp("demo")
     corpus = cut_programs(folder / "corpus", ("mlp", "dlrm"), 30)
-    settings = DemoSettings(
-        corpus, folder / "out", max_nodes=60, train_steps=1, width=32, samples=4, seed=5,
-        families=("boosting",), processes=1,
-    )  # fmt: skip
+    settings = DemoSettings(folder / "out", 5, 60, 1, 4, ("boosting",), 1)
     seen: list[ReportContent] = []
     write = demo_api.write_report
 
@@ -181,6 +126,12 @@ def ran(tmp_path_factory) -> Ran:
             for i, dag in enumerate(dags)
         )
 
+    def untrained(_: Path, data: GraphDataset) -> WarmStart:
+        """Stand in for the shipped weights, whose schema is that of the whole corpus."""
+        spec = spec_for(data, "fast", {"width": 32})
+        weights = build_model(spec).state_dict()
+        return WarmStart(spec, InitialWeights(weights, Origin("programs", "f", 0)))
+
     def kept(content: ReportContent, page: Path) -> Path:
         seen.append(content)
         return write(content, page)
@@ -188,6 +139,8 @@ def ran(tmp_path_factory) -> Ran:
     out = io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out):
         patch.setattr(demo_api, "write_report", kept)
+        patch.setattr(demo_api, "embedded_corpus", lambda: corpus)
+        patch.setattr(demo_api, "warm_start", untrained)
         patch.setattr(demo_api, "sample_stage", copied)
         patch.setattr(demo_api, "transferred", lambda *_, **__: TransferReport((), (), 4, (0,)))
         print_summary(*report(settings), as_json=False)
@@ -261,9 +214,8 @@ def test_copies_of_training_jobs_are_told_as_such(ran):
 
 def test_provenance_says_how_to_repeat_it(ran):
     told = dict(ran.content.provenance)
-    assert told["command"] == "layerdag demo --seed 5"
     assert told["training"] == "1 of 1 steps"
-    assert told["data"].startswith("corpus, programs of at most 60 calls: ")
+    assert told["data"].endswith(", programs of at most 60 calls")
     assert told["seed of training and sampling"] == "5"
     stages = [word.split()[0] for word in told["time"].split(", ")]
     assert stages == ["load", "train", "sample", "derive", "evaluate", "simulate", "surrogate"]
@@ -281,53 +233,11 @@ def test_json_holds_the_same_rows(ran, monkeypatch, capsys):
 
 
 def test_the_short_demo_is_smaller_in_everything_that_takes_time():
-    usual = DemoSettings(Path("c"), Path("o"), 3)
-    short = DemoSettings.short(Path("c"), Path("o"), 3)
-    assert (short.data, short.out, short.seed) == (usual.data, usual.out, usual.seed)
-    for name in ("max_nodes", "train_steps", "width", "samples"):
+    usual, short = DemoSettings(Path("o"), 3), DemoSettings.short(Path("o"), 3)
+    assert (short.out, short.seed) == (usual.out, usual.seed)
+    for name in ("max_nodes", "steps", "samples"):
         assert getattr(short, name) < getattr(usual, name)
     assert set(short.families) < set(usual.families)
-
-
-START_SETTINGS = DemoSettings(
-    Path("data"), Path("out"), max_nodes=10, tuning_steps=5, train_steps=50, processes=1
-)
-
-
-@pytest.fixture(scope="module")
-def shipped() -> LoadedCheckpoint:
-    return load_checkpoint(demo_api.pretrained_checkpoint())
-
-
-def warm_start_of(checkpoint: LoadedCheckpoint) -> WarmStart:
-    """Return a start from the weights of a checkpoint, whatever its schema."""
-    origin = Origin("pretrained", "f", checkpoint.meta.step)
-    return WarmStart(checkpoint.spec, InitialWeights(checkpoint.model.state_dict(), origin))
-
-
-def pretend(
-    monkeypatch: pytest.MonkeyPatch, shipped: LoadedCheckpoint, learned: GraphDataset
-) -> None:
-    """Let the shipped checkpoint be one that learned from these jobs."""
-    meta = replace(shipped.meta, split=learned.split)
-    monkeypatch.setattr(demo_api, "load_checkpoint", lambda path: replace(shipped, meta=meta))
-    monkeypatch.setattr(demo_api, "load_programs", lambda folder, avoid_copies: data_of(jobs(12)))
-    monkeypatch.setattr(demo_api, "warm_start", lambda _, data: warm_start_of(shipped))
-
-
-def test_the_shipped_weights_are_used_if_they_saw_none_of_the_held_out_programs(
-    monkeypatch, shipped
-):
-    pretend(monkeypatch, shipped, data_of(jobs(12)))
-    data, warm = demo_api.load_stage(START_SETTINGS)
-    assert warm is not None
-    assert max(dag.num_nodes for dags in data.graphs.values() for dag in dags) <= 10
-
-
-def test_with_another_split_the_demo_starts_from_random_weights(monkeypatch, shipped):
-    pretend(monkeypatch, shipped, data_of(jobs(13)[1:]))
-    _, warm = demo_api.load_stage(START_SETTINGS)
-    assert warm is None
 
 
 def test_smaller_graphs_stay_in_their_parts():

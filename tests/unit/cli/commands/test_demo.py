@@ -6,7 +6,6 @@ import pytest
 
 from layerdag.api.demo import DemoSettings
 from layerdag.cli.main import main
-from layerdag.traces.chakra.corpus import embedded_corpus
 
 
 @pytest.fixture
@@ -20,12 +19,12 @@ def asked(monkeypatch) -> list[tuple[DemoSettings, bool]]:
     return calls
 
 
-def test_without_flags_the_embedded_corpus_is_taken(asked):
+def test_without_flags_the_usual_settings_are_taken(asked):
     assert main(["demo"]) == 0
-    assert asked == [(DemoSettings(Path(embedded_corpus()), Path("outputs/demo")), False)]
+    assert asked == [(DemoSettings(Path("outputs/demo")), False)]
 
 
 def test_flags_reach_the_settings(asked):
-    words = ["--data", "mine", "--out", "there", "--seed", "3", "--short", "--json"]
+    words = ["--out", "there", "--seed", "3", "--short", "--json"]
     assert main(["demo", *words]) == 0
-    assert asked == [(DemoSettings.short(Path("mine"), Path("there"), 3), True)]
+    assert asked == [(DemoSettings.short(Path("there"), 3), True)]
