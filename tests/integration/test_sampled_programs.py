@@ -135,7 +135,7 @@ def test_by_default_each_sample_is_the_step_of_its_program_with_times_under_a_dr
 @pytest.mark.slow  # starts processes that import torch: 20 s
 @pytest.mark.usefixtures("ready_processes")
 def test_processes_that_draw_make_the_files_too_and_all_are_the_same(tmp_path, monkeypatch):
-    asked = ["--num", "2", "--family", "mlp", "--seed", "5", "--batch-size", "1"]
+    asked = ["--num", "2", "--family", "mlp", "--seed", "5", "+batch_size=1"]
     assert main(["sample", *asked, "--processes", "1", "--out", str(tmp_path / "one")]) == 0
     made = []
     from_sample = SampleFiles.from_sample

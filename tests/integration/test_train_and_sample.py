@@ -123,7 +123,7 @@ def test_resumed_run_ends_as_one_that_was_not_interrupted(small_corpus, tmp_path
 
 def test_same_seed_gives_the_same_traces_whatever_the_batch_size(checkpoint, tmp_path):
     for name, batch_size in (("together", 3), ("alone", 1)):
-        words = ("seed=3", f"batch_size={batch_size}", "best_of=2")
+        words = ("seed=3", f"+batch_size={batch_size}", "best_of=2")
         assert sample(checkpoint, tmp_path / name, *words) == 0
     assert digests(tmp_path / "together") == digests(tmp_path / "alone")
     assert digests(tmp_path / "together")

@@ -158,7 +158,7 @@ def settings(*words: str) -> dict[str, object]:
         ["seed=3", "training.max_steps=null", "training.max_seconds=1.5e-3"],
         ["data=folder", "data.folder=runs", "data.labels=labels.csv", "conditions=[label]"],
         ["model=reference", "model.edge.width=8", "logger.console=false", "threads=1"],
-        ["data.families=[gpt,bert]", "logger.project='it\\'s a \\\\ test'"],
+        ["data.families=[gpt,bert]", "+logger.project='it\\'s a \\\\ test'"],
         ["data=folder", "data.folder='we\\'re, here: {50 %} = [all]'"],
     ],
 )

@@ -88,14 +88,14 @@ def test_every_setting_reaches_the_generation():
     words = ["num=3", "seed=4", "ranks=2", "guidance=3", "best_of=5", "labels=predicted"]
     words += [
         "max_nodes=6",
-        "batch_size=7",
+        "+batch_size=7",
         "processes=2",
         "max_ranks=8",
         "max_bytes=9",
         "label=0.5",
     ]
     found = sample_config(
-        compose("sample", [*words, "+conditions.family=gpt", "steps=11"])
+        compose("sample", [*words, "+conditions.family=gpt", "+steps=11"])
     ).generation
     assert (found.num, found.seed, found.ranks, found.guidance) == (3, 4, 2, 3.0)
     assert (found.best_of, found.labels, found.max_nodes, found.batch_size) == (

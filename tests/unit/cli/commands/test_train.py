@@ -401,7 +401,7 @@ def test_a_private_run_leaves_a_checkpoint_a_card_and_a_log_of_the_owner(tmp_pat
         ((*TUNING, "training.max_steps=5"), "set privacy.steps"),
         ((*TUNING, "conditions=[family]"), "leave out conditions"),
         ((*TUNING, "logger.wandb=offline"), "logger.wandb"),
-        ((*TUNING, "data.num_bins=4"), "data.num_bins would be learned from the private graphs"),
+        ((*TUNING, "+data.num_bins=4"), "data.num_bins would be learned from the private graphs"),
         (("privacy.epsilon=-1",), "privacy.epsilon must be above 0"),
     ],
 )
