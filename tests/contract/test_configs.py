@@ -33,9 +33,10 @@ EXPERIMENTS = sorted(
 )
 ONLY_IN_PYTHON = {
     "alibaba": {"num_bins", "min_nodes", "seed"},
-    "corpus": {"num_bins"},
+    "corpus": {"num_bins", "strategies"},
     "dgrl": {"num_bins", "seed"},
     "folder": {"num_bins"},
+    "latent_preferential": {"num_val", "num_test"},
     "programs": {"operator_times"},
 }
 NEED_A_FOLDER = ("data=alibaba", "data=dgrl", "data=folder", "data=tpu_tile")

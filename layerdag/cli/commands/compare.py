@@ -52,8 +52,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="samples of each --generator (default: 100)")  # fmt: skip
     parser.add_argument("--baseline", action="store_true",
         help="the same figures of the training graphs themselves")  # fmt: skip
-    parser.add_argument("--without", action="append", default=[], metavar="ATTRIBUTE",
-        help="a node attribute that does not count for V.U.N., such as duration")  # fmt: skip
     parser.add_argument("--labels", metavar="FILE", help="label file of a folder of graphs")
     parser.add_argument("--max-graphs", type=int, metavar="N",
         help="most graphs of each set, drawn at random")  # fmt: skip
@@ -81,7 +79,6 @@ def run(args: argparse.Namespace) -> int:
     result = score_generators(
         data,
         sets,
-        without=args.without,
         baseline=args.baseline,
         max_graphs=args.max_graphs,
         seed=args.seed,

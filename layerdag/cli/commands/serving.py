@@ -29,7 +29,7 @@ EXAMPLE = (
 
 _SETTINGS = (
     "compute", "engine", "tensor", "data", "expert", "replicas", "prefill_replicas", "precision",
-    "kv_precision", "max_sequences", "max_tokens", "memory_share", "routing", "concurrency",
+    "max_sequences", "max_tokens", "memory_share", "routing", "concurrency",
     "transfer_gb_per_s",
 )  # fmt: skip
 _ARRIVALS = ("rate", "requests", "inputs", "outputs", "process", "seed")

@@ -119,9 +119,6 @@ def _configure_run(add: Callable[..., object]) -> None:
         help="where --backend astra-sim leaves ASTRA-sim's logs; else without effect")  # fmt: skip
     add("--logging-configuration", metavar="FILE",
         help="given to ASTRA-sim by --backend astra-sim; else without effect")  # fmt: skip
-    for name in ("compute", "comm"):
-        add(f"--{name}-scale", type=float, metavar="X",
-            help="accepted and without effect, as in ASTRA-sim")  # fmt: skip
 
 
 def _configure_outputs(add: Callable[..., object]) -> None:
@@ -156,13 +153,10 @@ def workload_prefix(args: argparse.Namespace) -> str:
 
 def report_ignored(args: argparse.Namespace) -> None:
     """Say on standard error which of ASTRA-sim's flags have no effect."""
-    ignored = ["compute_scale", "comm_scale"]
-    if args.backend == "layerdag":
-        ignored += ["logging_folder", "logging_configuration"]
-    for name in ignored:
-        if getattr(args, name) is not None:
-            why = ", as in ASTRA-sim" if name.endswith("scale") else "; layerdag writes no logs"
-            print(f"layerdag: note: --{name.replace('_', '-')} has no effect{why}", file=sys.stderr)
+    for name in ("logging_folder", "logging_configuration"):
+        if getattr(args, name) is not None and args.backend == "layerdag":
+            flag = f"--{name.replace('_', '-')}"
+            print(f"layerdag: note: {flag} has no effect; layerdag writes no logs", file=sys.stderr)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -6,14 +6,13 @@
 import argparse
 import json
 import sys
-from itertools import product
 from typing import Any
 
 from layerdag.cli import stage
 from layerdag.cli.field_flags import add_step_flags, fields_given
 from layerdag.cli.printing import add_limits, notes_json, print_figures, print_notes
 from layerdag.errors import UsageError
-from layerdag.plan import FORMULAS, SIDE_SETTINGS, SIDES
+from layerdag.plan import FORMULAS
 from layerdag.runtime.reading import Limits
 from layerdag.runtime.terminal import counted
 
@@ -36,6 +35,8 @@ EXAMPLE = (
 
 _LIMITS = Limits(max_ranks=65_536)
 _NODE_BYTES = 65  # measured: GPT-3 175B on 32,768 ranks, 1.90 GB for 29.5 million nodes
+_SIDES = ("prefill_tensor", "decode_tensor", "decode_data")
+"""Settings of one phase alone; `ld.workload` takes more of them."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -45,12 +46,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", metavar="PREFIX", help="write PREFIX.<rank>.et and groups")
     add_limits(parser, _LIMITS)
     add_step_flags(parser, FORMULAS)
-    for side, name in product(SIDES, SIDE_SETTINGS):
-        word = name.replace("_", "-")
+    for name in _SIDES:
+        side, word = name.split("_")
         parser.add_argument(f"--{side}-{word}", type=int, metavar="N",
             help=f"--{word} of the ranks that {side}, in phase disaggregated")  # fmt: skip
-    parser.add_argument("--prefill-sequence-parallel", action="store_true", default=None,
-        help="--sequence-parallel of the ranks that prefill")  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
@@ -67,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("Say where the traces go: --out PREFIX (or --json, for figures only).")
     if args.out:
         require_free_prefix(args.out, overwrite=args.overwrite)
-    made = job(args.model, **_settings(args))
+    made = job(args.model, **fields_given(args, (*FORMULAS.settings, *_SIDES)))
     if args.out:
         figures = made.summary()
         limits = Limits(args.max_ranks, args.max_bytes)
@@ -78,13 +77,6 @@ def run(args: argparse.Namespace) -> int:
     print_figures(args.json, figures, _lines(figures))
     print_notes(made.notes)
     return 0
-
-
-def _settings(args: argparse.Namespace) -> dict[str, Any]:
-    names = map("_".join, product(SIDES, SIDE_SETTINGS))
-    sides = {name: getattr(args, name) for name in (*names, "prefill_sequence_parallel")}
-    given = {name: value for name, value in sides.items() if value is not None}
-    return {**fields_given(args, FORMULAS.settings), **given}
 
 
 def _lines(figures: dict[str, Any]) -> list[str]:

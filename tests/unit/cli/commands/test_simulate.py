@@ -159,11 +159,11 @@ def test_the_workload_may_stand_alone_and_may_be_a_folder(files, capsys):
 
 
 def test_flags_of_the_reference_that_do_nothing_are_accepted_with_a_note(files, capsys):
-    flags = ["--compute-scale=2", "--comm-scale=0.5", "--logging-folder=x"]
-    assert simulate(files, *flags, "--logging-configuration=empty", "--json") == 0
+    flags = ["--logging-folder=x", "--logging-configuration=empty"]
+    assert simulate(files, *flags, "--json") == 0
     told = capsys.readouterr()
     assert json.loads(told.out)["makespan"] == FINISH
-    for flag in ("compute-scale", "comm-scale", "logging-folder", "logging-configuration"):
+    for flag in ("logging-folder", "logging-configuration"):
         assert f"note: --{flag} has no effect" in told.err
     assert not (files / "x").exists()
 
