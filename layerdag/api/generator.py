@@ -94,14 +94,12 @@ class Generator:
             CheckpointError: If it cannot be read.
         """
         shipped = {**{folder: key for key, folder in SHIPPED.items()}, **{k: k for k in SHIPPED}}
-        if str(name) in shipped:
-            return cls.from_checkpoint(
-                load_checkpoint_folder(pretrained_checkpoint(shipped[str(name)]), device)
-            )
         folder = Path(name)
-        inner = folder / BEST
-        run = inner.is_dir() and not (folder / META).is_file()
-        return cls.from_checkpoint(load_checkpoint_folder(inner if run else folder, device))
+        if str(name) in shipped:
+            folder = pretrained_checkpoint(shipped[str(name)])
+        elif (folder / BEST).is_dir() and not (folder / META).is_file():
+            folder = folder / BEST
+        return cls.from_checkpoint(load_checkpoint_folder(folder, device))
 
     @classmethod
     def from_checkpoint(
@@ -113,11 +111,7 @@ class Generator:
         return generator
 
     def fit(self, data: Trainable, **options: Any) -> "Generator":
-        """Train on a data set, or on graphs of any kind; see ``train`` for the options.
-
-        Returns:
-            Itself.
-        """
+        """Train on a data set, or on graphs of any kind, and return itself; see ``train``."""
         made = train(data, self.name, **{**self._options, **options})
         self._checkpoint, self.settings = made._checkpoint, made.settings
         return self
@@ -134,21 +128,11 @@ class Generator:
         return list(self.generate(num, seed=seed, conditions=conditions or {}, **settings))
 
     def generate(self, num: int = 16, **settings: Any) -> Iterator[GeneratedGraph]:
-        """Yield sampled graphs one after the other.
-
-        Args:
-            num: Number of graphs.
-            **settings: Further ``GenerationSettings``.
-        """
-        wanted = _generation(num, settings)
-        return generate_graphs(self.model, self.schema, wanted)
+        """Yield sampled graphs one after the other; see ``layerdag.sample``."""
+        return generate_graphs(self.model, self.schema, _generation(num, settings))
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
-        """Write the checkpoint, without what only resuming needs; return its folder.
-
-        Raises:
-            UsageError: If something stands there that may not be replaced.
-        """
+        """Write the checkpoint, without what only resuming needs; return its folder."""
         export_checkpoint(self.path, folder, overwrite=overwrite)
         return Path(folder)
 
@@ -233,12 +217,10 @@ def sample(
         Graphs with ``dag`` (codes), ``graph`` (names and numbers) and ``workload()`` (traces).
 
     Raises:
-        CheckpointError: If the checkpoint cannot be read.
         UsageError: If a setting is unknown or out of bounds.
         VocabularyError: If a condition or its category is unknown; names the nearest one.
     """
-    made = as_generator(generator)
-    return made.sample(num, seed=seed, conditions=conditions, **settings)
+    return as_generator(generator).sample(num, seed=seed, conditions=conditions, **settings)
 
 
 def generate(
@@ -257,19 +239,15 @@ def write_samples(
     settings: GenerationSettings | None = None,
     **options: Any,
 ) -> Path:
-    """Write samples into a folder; return the path of its manifest.
+    """Write samples into a folder, where a stopped run goes on; return the path of its manifest.
 
     Args:
         generator_or_samples: What to sample from, or samples that are there already.
-        out: The folder. A run that was stopped goes on there.
+        out: The folder.
         file_format: "et" (traces), "graphml" or "json"; "auto" is "et" for jobs, else "graphml".
         overwrite: Whether samples that lie in ``out`` may be replaced; nothing else ever is.
-        settings: What to sample; with ``options`` of the same names instead of some.
+        settings: What to sample; ``options`` of the same names replace some.
         **options: ``num``, ``seed`` and further ``GenerationSettings``.
-
-    Raises:
-        UsageError: If something stands at ``out`` that may not be replaced, or the format does not
-            fit.
     """
     if not isinstance(out, str | Path):
         raise UsageError(
@@ -299,16 +277,7 @@ def write_parts(
 ) -> Path:
     """Write many samples into few files; return the file that describes the run.
 
-    Args:
-        generator: What to sample from.
-        out: The folder.
-        parts: Format, size and share.
-        overwrite: Whether the samples of another run in ``out`` may be discarded.
-        settings: What to sample; with ``options`` of the same names instead of some.
-        **options: ``num``, ``seed`` and further ``GenerationSettings``.
-
-    Raises:
-        UsageError: As ``layerdag.sampling.parts.write_parts``.
+    Arguments are those of ``write_samples``, and ``parts``: format, size and share of the parts.
     """
     if not isinstance(out, str | Path):
         raise UsageError(
@@ -368,17 +337,15 @@ def train(
         data: A data set, or what ``load_dataset`` takes: a name, a folder, a list of graphs.
         model: "fast", or "reference" (LayerDAG as published); None is "fast", or with ``init`` the
             model of that checkpoint.
-        init: Start from the weights of a checkpoint: its folder, or that of a run, or "pretrained"
-            for the one inside the package. Words, bins and conditions of the data must be those of
-            the checkpoint, as ``layerdag.datasets.encoding.load_with_schema`` loads them, and the
-            model is the checkpoint's.
+        init: Start from the weights of a checkpoint, whose model is taken: its folder, or that of a
+            run, or "pretrained" for the one inside the package. Words, bins and conditions of the
+            data must be its own, as ``layerdag.datasets.encoding.load_with_schema`` loads them.
         out: Folder of the run, with checkpoints in ``best`` and ``last``. None keeps nothing: the
             checkpoint's files last as long as the returned object.
-        settings: How to train; ``TrainSettings()`` by default, 2,000 steps.
+        settings: How to train; 2,000 steps by default.
         device: Where.
         overwrite: Whether an older run in ``out`` may be replaced; nothing else ever is.
-        loggers: Take figures while it trains, beside the log ``train.jsonl`` in the run's folder;
-            see ``layerdag.training``.
+        loggers: Take figures while it trains, beside the log ``train.jsonl`` in the run's folder.
         privacy: Tune few parameters of ``init`` under differential privacy instead, on the
             training part alone, by the schema of ``init`` (docs/how-to/differential-privacy.md).
         **options: Fields of ``TrainSettings``, such as ``max_steps=500``, and settings of the
@@ -387,9 +354,7 @@ def train(
     Raises:
         ConfigError: If there is no such model or option, or it contradicts ``init``, or something
             would reveal private graphs.
-        CheckpointError: If ``init`` cannot be read.
         GraphError: If the training or the validation part is empty.
-        UsageError: If ``out`` holds a run that may not be replaced, or is in use.
         TrainingError: If training diverged.
     """
     if isinstance(data, TrainingRun):
@@ -398,16 +363,14 @@ def train(
         )
     _refuse_guesses(options, _TRAIN_GUESSES, "train")
     known = {field.name for field in fields(TrainSettings)}
-    of_training = {name: value for name, value in options.items() if name in known}
     of_model = {name: value for name, value in options.items() if name not in known}
-    if of_training:
-        settings = replace(settings or TrainSettings(), **of_training)
+    of_training = {name: value for name, value in options.items() if name in known}
+    settings = replace(settings or TrainSettings(), **of_training)
     if privacy is not None and privacy.is_on:
         require_private(privacy, init, settings, {"model": model, **of_model}, loggers)
         assert init is not None
-        seed = TrainSettings().seed if settings is None else settings.seed
         owned = data if isinstance(data, GraphDataset | str | Path) else load_dataset(data)
-        run = private_run(owned, init, privacy, Path(), seed=seed, overwrite=overwrite)
+        run = private_run(owned, init, privacy, Path(), seed=settings.seed, overwrite=overwrite)
 
         def tuned(folder: Path) -> LoadedCheckpoint:
             result = tune_privately(replace(run, directory=folder), device=device, loggers=loggers)
@@ -416,7 +379,6 @@ def train(
         return Generator.from_checkpoint(_kept(out, tuned))
     if not isinstance(data, GraphDataset):
         data = load_dataset(data)
-    settings = settings or TrainSettings()
     if init is None:
         spec, start = spec_for(data, model or "fast", of_model), None
     else:
@@ -424,14 +386,8 @@ def train(
         spec, start = warm.spec, warm.start
 
     def trained(folder: Path) -> LoadedCheckpoint:
-        run = assemble(
-            data,
-            folder,
-            spec,
-            start=start,
-            run_config={"training": asdict(settings)},
-            overwrite=overwrite,
-        )
+        config = {"training": asdict(settings)}
+        run = assemble(data, folder, spec, start=start, run_config=config, overwrite=overwrite)
         result = train_run(run, settings, device=device, loggers=loggers)
         return load_checkpoint_folder(result.best, device)
 
@@ -463,7 +419,6 @@ def audit(samples: Any = None, data: Any = None, weights: Any = None, **options:
 
     Raises:
         UsageError: If samples or weights are known to come from another split of the data.
-        DataError: If a file is missing or damaged.
     """
     weights = options.pop("checkpoint", weights)
     if isinstance(weights, Generator):
