@@ -26,7 +26,7 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from layerdag.cli.flags import VERBS_WITH_SETTINGS, WIDTH, flags_of_verb, help_text
-from layerdag.cli.printing import add_json, require_plain_json
+from layerdag.cli.printing import add_json
 from layerdag.errors import LayerdagError, UsageError
 from layerdag.runtime.settings import did_you_mean
 from layerdag.runtime.terminal import escaped_output
@@ -380,16 +380,13 @@ def _complete(line: str) -> int:
 
 def _parsed(parser: argparse.ArgumentParser, arguments: list[str]) -> argparse.Namespace:
     """Return the flags of a verb; refuse a word that it does not take with the nearest flag."""
-    if parser.prog != "layerdag collect":  # whose script may have such a flag
-        require_plain_json(arguments)
-        if "" in arguments:
-            before = arguments[arguments.index("") - 1] if arguments[0] else parser.prog
-            raise UsageError(
-                f"Behind '{before}' stands an empty word; write its value, or leave it out."
-            )
+    if "" in arguments and parser.prog != "layerdag collect":  # whose script may take one
+        before = arguments[arguments.index("") - 1] if arguments[0] else parser.prog
+        raise UsageError(
+            f"Behind '{before}' stands an empty word; write its value, or leave it out."
+        )
     args, strange = parser.parse_known_args(arguments)
     if strange:
-        require_plain_json(arguments, strange)
         flags = [flag for action in parser._actions for flag in action.option_strings]
         near = did_you_mean(strange[0].partition("=")[0], flags) if strange[0][:1] == "-" else ""
         raise UsageError(

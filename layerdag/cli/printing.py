@@ -8,10 +8,8 @@ import argparse
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from layerdag.errors import UsageError
 from layerdag.runtime.notes import Note
 from layerdag.runtime.reading import Limits
 
@@ -29,26 +27,6 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         JSON, action="store_true", help="print JSON on standard output instead of text"
     )
-
-
-def require_plain_json(arguments: Sequence[str], strange: Sequence[str] = ()) -> None:
-    """Raise UsageError if a file is given to ``--json``, which was possible once.
-
-    Args:
-        arguments: Of the command.
-        strange: Those that the verb does not know; one behind ``--json`` was meant as its file.
-    """
-    files = [word.partition("=")[2] for word in arguments if word.startswith(f"{JSON}=")]
-    files += [
-        word
-        for before, word in pairwise(arguments)
-        if before == JSON and word in strange and (word == "-" or word[0] != "-")
-    ]
-    if files:
-        where = "leave it out" if files[0] == "-" else f"write {JSON} > {files[0]}"
-        raise UsageError(
-            f"'{JSON}' takes no file ('{files[0]}'): it prints on standard output; {where}."
-        )
 
 
 def print_json(figures: object) -> None:

@@ -3,7 +3,6 @@
 Beside ``layerdag.cli.settings``, because sampling takes seconds to import and training needs none.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -23,19 +22,7 @@ from layerdag.sampling.settings import GenerationSettings
 
 @dataclass(frozen=True, kw_only=True)
 class SampleCommand:
-    """Everything that ``layerdag sample`` was asked to do.
-
-    Attributes:
-        generation: What to sample.
-        parts: How samples are cut into parts; None for a file or folder of each.
-        checkpoint: Folder of the checkpoint, or the name of one in the package.
-        out: Folder to write.
-        overwrite: Whether samples that lie in ``out`` may be replaced.
-        format: Of the files.
-        device: "cpu", "cuda", or "auto", which is the processor.
-        threads: Of torch on a processor; 0 leaves torch's own choice.
-        dry_run: Whether to check and print the settings, and stop.
-    """
+    """Everything that ``layerdag sample`` was asked to do; ``parts`` is None for whole samples."""
 
     generation: GenerationSettings
     parts: PartSettings | None
@@ -71,20 +58,17 @@ def _generation(plain: dict[str, Any]) -> GenerationSettings:
     limits = build_settings(Limits, _taken(plain, Limits))
     label = plain.pop("label")
     conditions = plain["conditions"] if label is None else {**plain["conditions"], LABEL: label}
-    targets = _targets(plain.pop("wanted"), plain.pop("plan"))
+    wanted, degrees = (
+        {name: value for name, value in plain.pop(group).items() if value is not None}
+        for group in ("wanted", "plan")
+    )
+    targets = None  # of programs
+    if wanted or degrees:
+        targets = build_settings(Targets, {**wanted, "plan": degrees}, "wanted")
     return build_settings(
         GenerationSettings,
         {**plain, "conditions": conditions, "targets": targets, "limits": limits},
     )
-
-
-def _targets(wanted: Mapping[str, Any], plan: Mapping[str, Any]) -> Targets | None:
-    """Return what programs shall have; None if nothing is asked of them."""
-    asked = {name: value for name, value in wanted.items() if value is not None}
-    degrees = {name: value for name, value in plan.items() if value is not None}
-    if not asked and not degrees:
-        return None
-    return build_settings(Targets, {**asked, "plan": degrees}, "wanted")
 
 
 def _parts(file_format: object, settings: dict[str, Any]) -> PartSettings | None:

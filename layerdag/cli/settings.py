@@ -23,12 +23,7 @@ NO_PRIVACY = Privacy()
 
 @dataclass(frozen=True)
 class ModelChoice:
-    """Which model, and its settings.
-
-    Attributes:
-        name: "fast" or "reference".
-        config: The tree that the model's constructor takes.
-    """
+    """Which model, and the tree of settings that its constructor takes."""
 
     name: str
     config: Any
@@ -36,24 +31,7 @@ class ModelChoice:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """Everything that ``layerdag train`` was asked to do.
-
-    Attributes:
-        data: The data set.
-        model: The model.
-        training: How to train.
-        logger: Where figures go.
-        seed: All randomness of the run comes from it.
-        conditions: Names to condition on; None: all that the data set has.
-        device: "auto", "cpu" or "cuda".
-        threads: Of torch on a processor; 0 leaves torch's own choice.
-        out: Folder of the run.
-        overwrite: Whether an older run that lies in ``out`` may be replaced.
-        init: Checkpoint whose weights the run starts from.
-        resume: Folder of a run to go on with.
-        dry_run: Whether to print the settings and stop.
-        privacy: Differentially private tuning of ``init``; off by default.
-    """
+    """Everything that ``layerdag train`` was asked to do; the YAML files say what each means."""
 
     data: DataConfig
     model: ModelChoice

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from layerdag.cli.printing import JSON, print_json, require_plain_json
+from layerdag.cli.printing import JSON, print_json
 from layerdag.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ def main(overrides: Sequence[str]) -> int:
     """Run ``sample`` with flags and overrides."""
     from layerdag.cli.compose import run
 
-    require_plain_json(overrides)
     task = partial(_task, as_json=JSON in overrides)
     return run("sample", task, [word for word in overrides if word != JSON])
 

@@ -3,7 +3,6 @@
 import argparse
 import dataclasses
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from layerdag.cli.printing import (
@@ -43,13 +42,7 @@ EXAMPLE = (
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags; those of ASTRA-sim are accepted under its own names too."""
-    _configure_inputs(parser.add_argument)
-    _configure_run(parser.add_argument)
-    _configure_outputs(parser.add_argument)
-    add_strict(parser)
-
-
-def _configure_inputs(add: Callable[..., object]) -> None:
+    add = parser.add_argument
     add("prefix", nargs="?", metavar="PREFIX",
         help="prefix of PREFIX.<rank>.et or PREFIX.<rank>.et.gz, or a folder with one such "
         "set")  # fmt: skip
@@ -73,9 +66,6 @@ def _configure_inputs(add: Callable[..., object]) -> None:
     add("--comm-group", "--comm-group-configuration", metavar="groups.json",
         help='communicator groups {"1": [0, 1], ...}; "empty" for none; by default a '
         "comm_group.json beside the workload, if there is one")  # fmt: skip
-
-
-def _configure_run(add: Callable[..., object]) -> None:
     add("--congestion", choices=("unaware", "aware", "aware-multi"), default="unaware",
         help="whether messages share links; aware-multi takes several dimensions, which the "
         "reference does not (default: %(default)s)")  # fmt: skip
@@ -119,9 +109,6 @@ def _configure_run(add: Callable[..., object]) -> None:
         help="where --backend astra-sim leaves ASTRA-sim's logs; else without effect")  # fmt: skip
     add("--logging-configuration", metavar="FILE",
         help="given to ASTRA-sim by --backend astra-sim; else without effect")  # fmt: skip
-
-
-def _configure_outputs(add: Callable[..., object]) -> None:
     add("--trace", metavar="OUT.json", help="write a timeline for Perfetto")
     add("--nodes", metavar="OUT.csv", help="write issue and finish tick of every node")
     add("--report", action="store_true",
@@ -133,30 +120,7 @@ def _configure_outputs(add: Callable[..., object]) -> None:
         help="what becomes of a run whose tensors do not fit (default: %(default)s)")  # fmt: skip
     add("--what-if", action="store_true",
         help="simulate again with each part of the cluster 10 %% better")  # fmt: skip
-
-
-def workload_prefix(args: argparse.Namespace) -> str:
-    """Return the prefix of the workload, which may be given in two ways.
-
-    Raises:
-        UsageError: If it is given in both, or in none.
-    """
-    if args.prefix and args.workload:
-        raise UsageError(
-            f"the workload is given twice, as {args.prefix} and with --workload; give it once."
-        )
-    prefix = args.prefix or args.workload
-    if not prefix:
-        raise UsageError("the workload is missing; write 'layerdag simulate PREFIX ...'.")
-    return str(prefix)
-
-
-def report_ignored(args: argparse.Namespace) -> None:
-    """Say on standard error which of ASTRA-sim's flags have no effect."""
-    for name in ("logging_folder", "logging_configuration"):
-        if getattr(args, name) is not None and args.backend == "layerdag":
-            flag = f"--{name.replace('_', '-')}"
-            print(f"layerdag: note: {flag} has no effect; layerdag writes no logs", file=sys.stderr)
+    add_strict(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -167,9 +131,12 @@ def run(args: argparse.Namespace) -> int:
 
     if args.nodes == "-" or args.trace == "-":
         raise UsageError("--nodes and --trace need a file name.")
-    report_ignored(args)
     if args.backend == "astra-sim":
         return _run_binary(args)
+    for flag in ("--logging-folder", "--logging-configuration"):
+        if getattr(args, flag[2:].replace("-", "_")) is not None:
+            note = f"layerdag: note: {flag} has no effect; layerdag writes no logs"
+            print(note, file=sys.stderr)
     if args.binary:
         raise UsageError("--binary needs --backend astra-sim.")
     for flag in ("preset", "system", "network", "compute"):
@@ -228,24 +195,13 @@ def _unused_measurements(
 def _run_binary(args: argparse.Namespace) -> int:
     from layerdag.simulator.astra_sim import AstraLogs, AstraRequest, run_binary, write_ticks
 
-    ours = (
-        "preset",
-        "machine",
-        "compute",
-        "host",
-        "collectives",
-        "slow",
-        "noise",
-        "trace",
-        "report",
-        "what_if",
-        "memory_capacity",
-    )
-    refused = [name for name in ours if getattr(args, name)]
-    refused += ["congestion"] if args.congestion != "unaware" else []
+    usual = {
+        **dict.fromkeys(("preset", "machine", "compute", "host", "collectives", "trace"), None),
+        **{"slow": [], "noise": None, "report": False, "what_if": False, "memory_capacity": None},
+        **{"congestion": "unaware", "missing_implementations": "refuse", "comm_streams": 1},
+    }
+    refused = [name for name, value in usual.items() if getattr(args, name) != value]
     refused += ["group_collectives"] if args.group_collectives == "hierarchical" else []
-    refused += ["missing_implementations"] if args.missing_implementations != "refuse" else []
-    refused += ["comm_streams"] if args.comm_streams != 1 else []
     if refused:
         flag = refused[0].replace("_", "-")
         raise UsageError(
@@ -255,7 +211,7 @@ def _run_binary(args: argparse.Namespace) -> int:
     if not args.binary or not args.system or not args.network:
         raise UsageError("--backend astra-sim needs --binary, --system and --network.")
     workload = _read_workload(args)
-    files = (args.binary, workload_prefix(args), args.system, args.network, args.memory)
+    files = (args.binary, _prefix(args), args.system, args.network, args.memory)
     logs = AstraLogs(args.logging_configuration, args.logging_folder)
     outcome = run_binary(workload, AstraRequest(*files, _options(args), args.timeout, logs))
     if args.nodes:
@@ -283,11 +239,7 @@ def _options(args: argparse.Namespace) -> "RunOptions":
 def _cluster(
     args: argparse.Namespace, machine: "CalibratedMachine | None", num_ranks: int
 ) -> "Cluster":
-    """Return what to run on.
-
-    Raises:
-        UsageError: If it is stated twice, or not at all.
-    """
+    """Return what to run on."""
     from layerdag.simulator.cluster import Cluster, read_memory
 
     if args.preset and (args.system or args.network):
@@ -333,9 +285,19 @@ def _read_workload(args: argparse.Namespace) -> "Workload":
     from layerdag.simulator.collectives import reject_world_description
     from layerdag.traces.chakra.workload import read_workload
 
-    prefix = workload_prefix(args)
     if args.comm_group == "empty":
-        return dataclasses.replace(read_workload(prefix), groups={})
-    workload = read_workload(prefix, args.comm_group)
+        return dataclasses.replace(read_workload(_prefix(args)), groups={})
+    workload = read_workload(_prefix(args), args.comm_group)
     reject_world_description(workload)
     return workload
+
+
+def _prefix(args: argparse.Namespace) -> str:
+    """Return the prefix of the workload, which may be given in two ways."""
+    if args.prefix and args.workload:
+        raise UsageError(
+            f"the workload is given twice, as {args.prefix} and with --workload; give it once."
+        )
+    if not (args.prefix or args.workload):
+        raise UsageError("the workload is missing; write 'layerdag simulate PREFIX ...'.")
+    return str(args.prefix or args.workload)

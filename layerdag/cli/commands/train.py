@@ -17,7 +17,6 @@ from layerdag.cli.printing import (
     left_out_lines,
     print_json,
     print_notes,
-    require_plain_json,
     strict_code,
     warn,
 )
@@ -44,8 +43,6 @@ def main(overrides: Sequence[str]) -> int:
     """Run ``train`` with flags and overrides; with ``resume=RUN`` on top of its settings."""
     from layerdag.cli.compose import run
 
-    # No setting of a run: what is trained is the same, or nothing is.
-    require_plain_json(overrides)
     task = partial(_task, strict=STRICT in overrides, as_json=JSON in overrides)
     return run("train", task, [word for word in overrides if word not in (STRICT, JSON)])
 
@@ -85,11 +82,7 @@ def _is_first() -> bool:
 
 
 def _require_understood(notes: "Sequence[Note]", *, strict: bool) -> None:
-    """Print what the readers of the graphs did not understand, before anything is written.
-
-    Raises:
-        DataError: If there is something, and that is not allowed.
-    """
+    """Print what readers of the graphs did not understand; raise DataError if ``strict``."""
     if _is_first():
         print_notes(notes)
     if strict_code(notes, strict=strict):
@@ -102,15 +95,11 @@ def _require_understood(notes: "Sequence[Note]", *, strict: bool) -> None:
 def _trained(
     config: "DictConfig", asked: "TrainConfig", directory: Path, *, strict: bool, as_json: bool
 ) -> "TrainResult":
-    """Load the data, train, and print the outcome.
-
-    Raises:
-        DataError: If ``strict`` does not allow what was read.
-        KeyboardInterrupt: If a signal ended the run; says how to go on.
-    """
+    """Load the data, train, and print the outcome."""
     from layerdag.api.preview import SamplePreview
     from layerdag.cli.compose import model_overrides, to_plain_dict
     from layerdag.cli.main import Terminated, resume_gc
+    from layerdag.datasets.advice import advice_on, too_few_held_out
     from layerdag.datasets.loading import load_config
     from layerdag.training.batches import joined_world, local_device
     from layerdag.training.checkpoint import PICTURES
@@ -141,7 +130,8 @@ def _trained(
     with joined_world(device) as world, contextlib.ExitStack() as stack:
         quiet = world.rank != 0
         if not quiet:
-            _warn_about(data)
+            for sentence in filter(None, (*advice_on(data), too_few_held_out(data))):
+                warn(sentence)
             if warm is not None:
                 print(f"layerdag: {warm}", file=sys.stderr)
             if logging.console:
@@ -197,11 +187,7 @@ def _loggers(
 def _tuned(
     config: "DictConfig", asked: "TrainConfig", directory: Path, *, strict: bool, as_json: bool
 ) -> "TrainResult":
-    """Tune ``init`` under differential privacy, and print the promise.
-
-    Raises:
-        ConfigError: If something is asked for that is not done, or would break the promise.
-    """
+    """Tune ``init`` under differential privacy, and print the promise."""
     from layerdag.cli.compose import model_overrides, to_plain_dict
     from layerdag.dp.private_run import private_run, require_private
     from layerdag.dp.tuning import tune_privately
@@ -252,14 +238,6 @@ def _promise(result: "PrivateResult") -> str:
     best = shlex.quote(str(result.run.best))
     lines.append(f"Sample from it: layerdag sample checkpoint={best}")
     return "\n".join(lines) + "\n"
-
-
-def _warn_about(data: "GraphDataset") -> None:
-    from layerdag.datasets.advice import advice_on, too_few_held_out
-
-    for sentence in (*advice_on(data), too_few_held_out(data)):
-        if sentence is not None:
-            warn(sentence)
 
 
 def announcement(data: "GraphDataset", spec: "ModelSpec", device: "torch.device") -> str:

@@ -380,7 +380,6 @@ BUDGETED = [*FOLDERS, "--shadows", "--checkpoint", "c", "--shadow-budget"]
         ([], "--train FOLDER and --holdout FOLDER, or --data DATA"),
         (["--data", "d", "--holdout", "b"], "--train FOLDER and --holdout FOLDER"),
         (["--train", "a", "--holdout", "b", "--labels", "l"], "--labels needs --data"),
-        (["--data", "d", "--json", "p.json", "--report", "p.html"], "'--json' takes no file"),
         ([*FOLDERS, "--shadows"], "name them with --checkpoint"),
         ([*FOLDERS, "--shadow-steps", "3", "--checkpoint", "c"], "--shadow-steps is for shadow"),
         ([*FOLDERS, "--init", "base"], "--init is for shadow models"),

@@ -42,7 +42,7 @@ def test_known_models_are_listed_with_their_parameters(capsys):
     ("words", "sentence"),
     [
         ([], "Name a model"),
-        (["gpt2", "--json", "all.json"], "'--json' takes no file ('all.json')"),
+        (["gpt2", "--json", "all.json"], "does not take 'all.json'"),
         (["gpt2"], "Say where the traces go"),
         (["gpt-2", "--json"], "Did you mean 'gpt2'"),
         (["gpt2", "--tensor", "5", "--json"], "12 query heads cannot be split evenly over 5"),
