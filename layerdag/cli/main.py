@@ -95,48 +95,39 @@ _WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 def limit_openmp_spin() -> None:
     """Let the threads of GNU OpenMP spin for some microseconds when they wait, then sleep.
 
-    To be called before the first import of torch, which reads the setting: a process that has torch
-    already is left to `layerdag.runtime.native.set_openmp_passive`. What the user has set in the
-    environment stands.
+    To be called before the first import of torch, which reads the setting; later,
+    `layerdag.runtime.native.set_openmp_passive` does it. What the user has set stands.
     """
     if "torch" not in sys.modules and not any(name in os.environ for name in _WAITING):
         os.environ["GOMP_SPINCOUNT"] = _TURNS
 
 
 def silence_torch() -> None:
-    """Keep the warnings of PyTorch's C++ code about refused calls from the screen.
+    """Keep PyTorch's C++ warnings about refused calls from the screen; before torch is imported.
 
-    Programs are checked by trying their calls; what is refused is told in sentences of our own. To
-    be called before the first import of torch, which reads the setting.
+    Programs are checked by trying their calls, and our own sentences say what is refused.
     """
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-
-
-_OPENBLAS_THREADS, _MKL_THREADS = "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"
 
 
 def single_threaded_blas(*, mkl: bool = True) -> None:
     """Keep numpy from starting a pool of threads when it is imported, which costs 0.05 s.
 
-    To be called before the first import of numpy, by verbs that multiply no matrices with it. A
-    number that the user has set in the environment stands, and a numpy that is already there is
-    left alone.
-
-    Args:
-        mkl: Whether to tell MKL, too, from which torch takes its own number of threads.
+    To be called before the first import of numpy, by verbs that multiply no matrices with it. What
+    the user has set stands. ``mkl`` also sets the number of threads of torch.
     """
     if "numpy" not in sys.modules:
-        for name in (_OPENBLAS_THREADS, *([_MKL_THREADS] if mkl else [])):
-            os.environ.setdefault(name, "1")
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        if mkl:
+            os.environ.setdefault("MKL_NUM_THREADS", "1")
 
 
 @contextmanager
 def gc_disabled() -> Iterator[None]:
-    """Switch the search for unreachable cycles off inside, and when the process ends.
+    """Switch garbage collection off inside, and when the process ends.
 
-    For a verb that makes none and ends soon, or until it calls `resume_gc`: the modules and arrays
-    that it loads are searched several times otherwise, for a fifth of the time of a short run. At
-    the end the operating system takes the memory back anyway.
+    For a verb that makes no cycles and ends soon, or until it calls `resume_gc`: searching the
+    modules and arrays that it loads takes a fifth of the time of a short run.
     """
     atexit.register(gc.freeze)
     was_on, thresholds = gc.isenabled(), gc.get_threshold()
@@ -150,11 +141,11 @@ def gc_disabled() -> Iterator[None]:
 
 
 _OBJECTS_BETWEEN_SEARCHES = 20_000
-"""With Python's own number a run that makes many objects and few cycles takes a twentieth more."""
+"""With Python's own number, runs with many objects and few cycles take a twentieth longer."""
 
 
 def resume_gc() -> None:
-    """Search for unreachable cycles again, but never among what is there by now; once."""
+    """Switch garbage collection on again, but never among the objects that exist by now."""
     if not gc.isenabled():
         gc.freeze()
         gc.set_threshold(_OBJECTS_BETWEEN_SEARCHES)

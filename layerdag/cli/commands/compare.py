@@ -17,12 +17,11 @@ from layerdag.cli.printing import (
     strict_code,
     warn,
 )
-from layerdag.errors import DataError, LayerdagError, UsageError
+from layerdag.errors import ConfigError, DataError, LayerdagError, UsageError
 from layerdag.runtime.notes import merge_notes
 
 if TYPE_CHECKING:
     from layerdag.datasets.dataset import GraphDataset
-    from layerdag.evaluation.side_by_side import SideBySide
     from layerdag.kinds.graph_kind import GraphKind
 
 SUMMARY = (
@@ -93,26 +92,17 @@ def run(args: argparse.Namespace) -> int:
     print(json.dumps(figures, indent=1) if args.json else result)
     for line in (*left_out_lines(data.left_out), *note_lines(notes)):
         print(line, file=sys.stderr)
-    _report_unusable(result)
+    for score in result.scores:
+        if score.reasons:
+            warn(
+                f"{score.name}: {len(score.reasons)} of the graphs are not valid; the first "
+                f"reason: {score.reasons[0]}"
+            )
     return strict_code(notes, strict=args.strict)
 
 
-def _report_unusable(result: "SideBySide") -> None:
-    for score in result.scores:
-        if score.reasons:
-            print(
-                f"layerdag: warning: {score.name}: {len(score.reasons)} of the graphs are not "
-                f"valid; the first reason: {score.reasons[0]}",
-                file=sys.stderr,
-            )
-
-
 def _run_plugin(file: str) -> None:
-    """Run a Python file that the user named on the command line.
-
-    Raises:
-        UsageError: If there is none, or it fails.
-    """
+    """Run a Python file that the user named on the command line."""
     import runpy
 
     if not Path(file).is_file():
@@ -131,41 +121,22 @@ def _run_plugin(file: str) -> None:
 def _data(source: str, labels: str | None, samples: Sequence[str]) -> "GraphDataset":
     """Return the real graphs, split as in training where samples record that."""
     from layerdag.api.reference_data import ReferenceData
+    from layerdag.datasets.loading import load_dataset
 
     real = ReferenceData(source, labels, warn)
     recorded = [path for path in samples if _is_recorded(Path(path))]
-    if not Path(source).exists():
-        data = _named(source, recorded)
-    elif recorded:
-        data = real.load_for_samples(recorded[0])
-    else:
-        data = real.load()
-    for path in recorded:
+    try:
+        if recorded:
+            data = real.load_for_samples(recorded[0])
+        else:
+            data = real.load() if Path(source).exists() else load_dataset(source)
+    except (ConfigError, UsageError) as error:
+        if Path(source).exists():
+            raise
+        raise UsageError(f"{source}: is neither a folder nor a data set's name. {error}") from None
+    for path in recorded[1:]:
         real.require_fits(data, path)
     return data
-
-
-def _named(name: str, recorded: Sequence[str]) -> "GraphDataset":
-    """Return a data set by its name, with the settings that the first samples record of it.
-
-    Raises:
-        UsageError: If there is no data set of that name.
-    """
-    from layerdag.api.reference_data import ReferenceData
-    from layerdag.datasets.loading import data_config, load_config, load_dataset
-    from layerdag.errors import ConfigError
-    from layerdag.samples.manifest import read_manifest
-
-    try:
-        settings = read_manifest(recorded[0]).get("data") if recorded else None
-        learned = settings.get("name") if isinstance(settings, Mapping) else None
-        if name == "corpus" and learned == "programs":
-            return ReferenceData(name, warn=warn).load_for_samples(recorded[0])
-        if isinstance(settings, Mapping) and learned == name:
-            return load_config(data_config(settings))
-        return load_dataset(name)
-    except (ConfigError, UsageError) as error:
-        raise UsageError(f"{name}: is neither a folder nor a data set's name. {error}") from None
 
 
 def _is_recorded(path: Path) -> bool:
@@ -187,11 +158,7 @@ def _sample_sets(paths: Sequence[str], kind: "GraphKind") -> dict[str, Sequence[
 
 
 def _graphs(path: Path, kind: "GraphKind") -> Iterator[Any]:
-    """Yield the graphs of a place, None for one that cannot be read.
-
-    Raises:
-        DataError: If nothing can be read.
-    """
+    """Yield the graphs of a place, None for one that cannot be read."""
     from layerdag.codec.formats import read_graph
     from layerdag.datasets.discovery import read_folder
     from layerdag.runtime.terminal import track

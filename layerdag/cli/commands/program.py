@@ -71,9 +71,10 @@ def run(args: argparse.Namespace) -> int:
     from layerdag.programs.validity import runs
 
     if args.step_time is None and (args.preset or args.compute):
-        option = "--preset" if args.preset else "--compute"
-        raise UsageError(f"{option} is of --step-time, which is not given; give it, or leave "
-                         f"{option} out.")  # fmt: skip
+        flag = "--preset" if args.preset else "--compute"
+        raise UsageError(
+            f"{flag} is of --step-time, which is not given; give it, or leave {flag} out."
+        )
     sizes = _sizes(args.size)
     targets = Targets(args.depth, args.width, args.batch, args.parameters, args.flops,
                       args.step_time, args.preset or _PRESET, args.compute or _COMPUTE)  # fmt: skip
