@@ -72,14 +72,13 @@ def compare(
             count.
         metrics: What to compute, from ``layerdag.evaluation.metrics`` or of your own:
             ``(*DEFAULT_METRICS, *NEIGHBORHOOD_METRICS)`` adds to the default.
-        seed: Seed of the bootstrap.
-        replicates: Number of resamples.
+        seed: Of the bootstrap.
+        replicates: Resamples of the bootstrap.
 
     Returns:
         The figures; ``print`` shows a table, ``to_dict`` gives plain data.
 
     Raises:
-        UsageError: If a set is empty or no set of graphs, or two metrics have one name.
         VocabularyError: If a generated graph has a word that the real graphs' schema lacks.
     """
     sets = _three_sets(real, test_or_generated, generated)
@@ -99,7 +98,7 @@ Read = GraphDataset | Sequence[GraphLike]
 
 
 def _jobs(graphs: Read, split: Split) -> Sequence[GraphLike]:
-    """Return the jobs of a set as they were read, nothing where codes are all there is."""
+    """Return the jobs of a set as they were read; none where there are only codes."""
     if isinstance(graphs, GraphDataset):
         return graphs.jobs.get(split, ())
     return () if isinstance(graphs, GraphSplit) else graphs
@@ -111,13 +110,19 @@ Renamed = Mapping[str, Mapping[str, str]]
 def _in_codes(
     train: Read, test: Read, made: Read
 ) -> tuple[GraphSchema, tuple[list[DAG], list[DAG], list[DAG]]]:
-    schema, renamed = _common_schema((train, test, made))
-    coded = (
+    sets = (train, test, made)
+    schema, renamed = _common_schema(sets)
+    if schema is None:
+        raws = attributed_graphs([graph for graphs in sets for graph in graphs])
+        schema = GraphSchema.fit("flow", raws)
+        dags = iter([schema.encode(raw) for raw in raws])
+        one, two, three = ([next(dags) for _ in graphs] for graphs in sets)
+        return schema, (one, two, three)
+    return schema, (
         _dags(train, "train", schema, renamed),
         _dags(test, "test", schema, renamed),
         _dags(made, "train", schema, renamed),
     )
-    return _learned(coded) if schema is None else (schema, coded)
 
 
 def _three_sets(real: Graphs, second: Graphs, third: Graphs | None) -> tuple[Read, Read, Read]:
@@ -158,10 +163,7 @@ def _common_schema(sets: Sequence[Read]) -> tuple[GraphSchema | None, Renamed]:
     return None, {}
 
 
-def _dags(graphs: Read, split: Split, schema: GraphSchema | None, renamed: Renamed) -> list[Any]:
-    """Return a set as codes of ``schema``; as it is if there is none."""
-    if schema is None:
-        return list(graphs)
+def _dags(graphs: Read, split: Split, schema: GraphSchema, renamed: Renamed) -> list[DAG]:
     if isinstance(graphs, GraphDataset):
         return translated(graphs.graphs[split], graphs.schema, schema)
     if isinstance(graphs, GraphSplit):
@@ -183,16 +185,6 @@ def _in_words_of(graph: GraphLike, schema: GraphSchema, renamed: Renamed) -> Gra
     return with_attributes_of(with_old_words(raw, renamed), schema)
 
 
-def _learned(
-    sets: tuple[list[GraphLike], list[GraphLike], list[GraphLike]],
-) -> tuple[GraphSchema, tuple[list[DAG], list[DAG], list[DAG]]]:
-    raws = attributed_graphs([graph for graphs in sets for graph in graphs])
-    schema = GraphSchema.fit("flow", raws)
-    dags = iter([schema.encode(raw) for raw in raws])
-    train, test, made = ([next(dags) for _ in graphs] for graphs in sets)
-    return schema, (train, test, made)
-
-
 def validate(thing: GraphLike | Iterable[GraphLike]) -> tuple[Finding, ...]:
     """Return where rules are broken that consumers of traces and graphs rely on; none is fine.
 
@@ -207,23 +199,14 @@ def validate(thing: GraphLike | Iterable[GraphLike]) -> tuple[Finding, ...]:
     """
     if isinstance(thing, GraphDataset):
         return tuple(check_structure(list(thing)).findings)
-    if isinstance(thing, Iterable) and not isinstance(thing, str) and not _is_one_graph(thing):
+    is_one = isinstance(thing, str) or is_networkx(thing) or is_pyg(thing)
+    if isinstance(thing, Iterable) and not is_one:
         return tuple(finding for one in thing for finding in _findings(one))
     return tuple(_findings(thing))
 
 
-def _is_one_graph(thing: object) -> bool:
-    return is_networkx(thing) or is_pyg(thing)
-
-
 def fix(thing: Workload | Trace | str | Path) -> FixedWorkload:
-    """Change what breaks a rule on traces and has one safe answer; see ``fix_workload``.
-
-    Args:
-        thing: A workload, a trace, or the path of one. It is not changed.
-
-    Returns:
-        The workload with all changes, what was changed, and what is left.
+    """Return a copy in which what breaks a rule on traces and has one safe answer is changed.
 
     Raises:
         DataError: If a path cannot be read, or holds a graph.

@@ -59,21 +59,14 @@ class ReferenceData:
 
         Raises:
             UsageError: If ``place`` is no data set and no run.
-            DataError: If a file is missing or damaged.
         """
         chosen = self._of_run()
-        return (
-            read_dataset(self.place, self.labels, public_words="all", as_jobs=as_jobs)
-            if chosen is None
-            else _built(self.source, chosen)
-        )
+        if chosen is not None:
+            return _built(self.source, chosen)
+        return read_dataset(self.place, self.labels, public_words="all", as_jobs=as_jobs)
 
     def folder(self) -> str | None:
-        """Return the folder that the graphs are read from; None if they are generated.
-
-        Raises:
-            UsageError: If ``place`` is a checkpoint without the run's own file.
-        """
+        """Return the folder that the graphs are read from; None if they are generated."""
         chosen = self._of_run()
         found = self.place if chosen is None else chosen.get("folder")
         return str(found) if found is not None and Path(str(found)).is_dir() else None
@@ -83,7 +76,6 @@ class ReferenceData:
 
         Raises:
             UsageError: If it is split in another way.
-            DataError: If a file is missing or damaged.
         """
         manifest = _manifest(samples)
         settings = manifest.get("data")
@@ -113,7 +105,6 @@ class ReferenceData:
 
         Raises:
             UsageError: If its training graphs are not those of the checkpoint.
-            DataError: If a file is missing or damaged.
         """
         settings = checkpoint.run_config.get("data")
         learned = checkpoint.meta.split
