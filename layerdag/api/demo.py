@@ -5,7 +5,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -204,15 +204,10 @@ def train_stage(settings: DemoSettings, data: GraphDataset) -> tuple[LoadedCheck
 def sample_stage(
     settings: DemoSettings, data: GraphDataset, checkpoint: LoadedCheckpoint
 ) -> tuple[GeneratedGraph, ...]:
-    """Sample programs as ``layerdag sample`` does, open conditions drawn for each.
-
-    Those for which no program that runs was drawn are left out; the table counts them.
-    """
+    """Sample programs as ``layerdag sample`` does; those that do not run are left out."""
+    most = 2 * settings.max_nodes
     plan = GenerationSettings(
-        settings.samples,
-        settings.seed,
-        max_nodes=2 * settings.max_nodes,
-        processes=settings.processes,
+        settings.samples, settings.seed, max_nodes=most, processes=settings.processes
     )
     drawn = track(generate(checkpoint.model, data.schema, plan), "sampling", settings.samples)
     return tuple(sample for sample in drawn if not (sample.truncated or sample.is_copy))
@@ -253,25 +248,25 @@ def derive_stage(
     traces = [trace for run in read_runs(corpus, records) for trace in run.traces]
     compute = PredictedCompute(OperatorTrees.fit(traces, settings.seed).microseconds)
     plan_of = run_plans(corpus)
-    work: dict[str, list[Callable[[], DerivedJob]]] = {"train": [], "test": [], "made": []}
     part_of: dict[str, str] = {}
     for split in _REAL:  # spread evenly over those that have a plan
         names = [name for name in data.names[split] if name in plan_of]
         count = min(settings.samples, len(names))
         part_of.update((names[i * len(names) // count], split) for i in range(count))
+    work: list[tuple[str, Callable[[], DerivedJob]]] = []
     for row in program_rows(corpus / PROGRAMS):
         name = str(row["name"])
         if name in part_of:
-            program = Program.from_json(row)
-            work[part_of[name]].append(partial(derive_job, program, plan_of[name], compute))
+            program, plan = Program.from_json(row), plan_of[name]
+            work.append((part_of[name], partial(derive_job, program, plan, compute)))
     for sample in samples:
         program, family = sample.program.named(sample.name), str(sample.dag.conditions[FAMILY])
-        work["made"].append(
-            partial(derive_drawn_job, program, family, data.schema.plans, sample.seed, compute)
-        )
-    count = sum(map(len, work.values()))
-    shown = iter(track(range(count), "deriving training steps", count))
-    jobs = {part: list(_that_fit(each, shown)) for part, each in work.items()}
+        drawn = (data.schema.plans, sample.seed, compute)
+        work.append(("made", partial(derive_drawn_job, program, family, *drawn)))
+    jobs: dict[str, list[DerivedJob]] = {"train": [], "test": [], "made": []}
+    for part, derive in track(work, "deriving training steps", len(work)):
+        with contextlib.suppress(UsageError):  # the plan does not fit the program
+            jobs[part].append(derive())
     real = {split: [_labeled(job) for job in jobs[split]] for split in _REAL}
     jobs_data = GraphDataset.build("derived jobs", "trace", {**real, "val": []})
     coded = []
@@ -283,16 +278,7 @@ def derive_stage(
         for i, (job, dag) in enumerate(coded)
     )
     jobs["made"] = [job for job, _ in coded]
-    return JobSets(jobs, jobs_data, made, count - sum(map(len, jobs.values())))
-
-
-def _that_fit(
-    work: Iterable[Callable[[], DerivedJob]], shown: Iterator[int]
-) -> Iterator[DerivedJob]:
-    for derive in work:
-        next(shown)
-        with contextlib.suppress(UsageError):  # the plan does not fit the program
-            yield derive()
+    return JobSets(jobs, jobs_data, made, len(work) - sum(map(len, jobs.values())))
 
 
 def _labeled(job: DerivedJob) -> AttributedGraph:
