@@ -346,6 +346,10 @@ def _content(settings: DemoSettings) -> ReportContent:
     done("surrogate")
     rows = summary_rows(structure, real_structure, new, similarity, transfer)
     neighbors = neighbors_of(jobs.data, made)
+    kept = [
+        float(np.mean([not has_errors(check_workload(job)) for job in jobs.workloads(part)]))
+        for part in ("made", "test")
+    ]
     return ReportContent(
         title="Synthetic training steps",
         lead=f"{len(samples)} programs sampled from a model that was trained on {len(learned)} "
@@ -361,10 +365,7 @@ def _content(settings: DemoSettings) -> ReportContent:
         summary=(
             _trained_row(settings, samples),
             *rows[:2],
-            SummaryRow(
-                "jobs whose traces keep every rule",
-                *(percent(_rule_share(jobs.workloads(part))) for part in ("made", "test")),
-            ),
+            SummaryRow("jobs whose traces keep every rule", *map(percent, kept)),
             *rows[2:],
             *_simulation_rows(*simulated),
         ),
@@ -414,10 +415,6 @@ def _trained_row(settings: DemoSettings, samples: Sequence[GeneratedGraph]) -> S
         f"{count} of {settings.samples}",
         note="on this machine's processor, at the sizes drawn",
     )
-
-
-def _rule_share(workloads: list[Workload]) -> float:
-    return float(np.mean([not has_errors(check_workload(workload)) for workload in workloads]))
 
 
 def _simulation_rows(real: SimulatedWorkloads, made: SimulatedWorkloads) -> tuple[SummaryRow, ...]:

@@ -27,6 +27,7 @@ from layerdag.cli.flags import (
     GROUPS,
     Grammar,
     config_dir,
+    options_of,
     quoted,
     require_option,
     settings_of_verb,
@@ -51,7 +52,8 @@ def compose(name: str, words: Sequence[str] = ()) -> DictConfig:
         ConfigError: If an override names an unknown key, group or file, or does not parse.
     """
     parsed = _parse(hydra_overrides(name, words))
-    chosen = {str(o.key_or_group): str(o.value()) for o in parsed if _is_group(o)}
+    values = {str(o.key_or_group): str(o.value()) for o in parsed}
+    chosen = {key: value for key, value in values.items() if (config_dir() / key).is_dir()}
     for group, value in chosen.items():
         require_option(group, value)
     try:
@@ -76,19 +78,15 @@ def hydra_overrides(name: str, words: Sequence[str]) -> list[str]:
         UsageError: If a flag is unknown, means several settings, or lacks its value.
         ConfigError: If a group has no such file.
     """
-    found = [*_kind_of_data(name, words), *words]
+    found, folder = list(words), value_in(words, "data.folder", "folder")
+    is_named = value_in(words, "data", "experiment", "resume")
+    if name == "train" and folder is not None and is_named is None:
+        try:
+            found.insert(0, f"data={kind_of_folder(Path(folder), {})}")
+        except UsageError:
+            found.insert(0, "data=folder")  # which says what is wrong with the folder
     settings = settings_of_verb(name, _chosen(name, found))
     return Grammar(name, settings, functools.partial(_conditions, found)).overrides(found)
-
-
-def _kind_of_data(name: str, words: Sequence[str]) -> list[str]:
-    folder = value_in(words, "data.folder", "folder")
-    if name != "train" or folder is None or value_in(words, "data", "experiment", "resume"):
-        return []
-    try:
-        return [f"data={kind_of_folder(Path(folder), {})}"]
-    except UsageError:
-        return ["data=folder"]  # which says what is wrong with the folder
 
 
 def _chosen(name: str, words: Sequence[str]) -> dict[str, str]:
@@ -225,10 +223,6 @@ def _compose(name: str, overrides: list[str]) -> DictConfig:
         return hydra.compose(name, overrides)
 
 
-def _is_group(override: Override) -> bool:
-    return (config_dir() / str(override.key_or_group)).is_dir()
-
-
 def _check_words(name: str, overrides: Sequence[str]) -> None:
     """Compose once for every single choice of a sweep, so that each value is checked."""
     plain = [word for word in overrides if not word.startswith(_OF_HYDRA) and "=" in word]
@@ -305,20 +299,16 @@ def with_own_settings(overrides: Sequence[str]) -> list[str]:
         return list(overrides)
     settings = recorded_settings(run_of(Path(run.strip("'\""))))
     given = {override.lstrip("+~").partition("=")[0] for override in overrides}
-    chosen = [
-        f"{group}={settings[group]['name']}"
-        for group in _GROUPS_OF_RUNS
-        if group not in given and _is_option(group, settings.get(group))
-    ]
+    chosen = []
+    for group in _GROUPS_OF_RUNS:
+        kept_group = settings.get(group)
+        option = str(kept_group.get("name")) if isinstance(kept_group, Mapping) else ""
+        if group not in given and option in options_of(group):
+            chosen.append(f"{group}={option}")
     kept = {k: v for k, v in settings.items() if k not in _OF_THE_CALL and k not in given}
     values = flattened(kept)
     leaves = [f"++{key}={_word(value)}" for key, value in values.items() if key not in given]
     return [*chosen, *leaves, *overrides]
-
-
-def _is_option(group: str, settings: object) -> bool:
-    name = settings.get("name") if isinstance(settings, Mapping) else None
-    return isinstance(name, str) and (config_dir() / group / f"{name}.yaml").is_file()
 
 
 def _word(value: Any) -> str:

@@ -279,8 +279,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _exit_code_of(arguments: list[str]) -> int:
     """Run a verb; say in one line why it ended early."""
     try:
-        _check_verb(arguments)
-        verb = build_parser().parse_args(arguments[:1] or ["--help"]).verb
+        word = arguments[0] if arguments else "--help"
+        if word not in ROOM_OF and not word.startswith("-"):
+            raise UsageError(
+                f"There is no verb '{word}'.{did_you_mean(word, ROOM_OF)} Known: "
+                f"{', '.join(ROOM_OF)}. 'layerdag --help' explains them."
+            )
+        verb = build_parser().parse_args([word]).verb
         with terminating():
             return _run(verb, arguments[1:])
     except KeyboardInterrupt as stop:
@@ -295,15 +300,6 @@ def _exit_code_of(arguments: list[str]) -> int:
         return 0
     except Exception as error:
         return report_error(error)
-
-
-def _check_verb(arguments: Sequence[str]) -> None:
-    word = arguments[0] if arguments else "--help"
-    if word not in ROOM_OF and not word.startswith("-"):
-        raise UsageError(
-            f"There is no verb '{word}'.{did_you_mean(word, ROOM_OF)} Known: {', '.join(ROOM_OF)}. "
-            "'layerdag --help' explains them."
-        )
 
 
 def _run(verb: str, arguments: list[str]) -> int:

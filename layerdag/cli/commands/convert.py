@@ -93,7 +93,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Read, scrub if asked, and write."""
     from layerdag.codec.convert_inputs import Inputs, read_inputs
-    from layerdag.codec.formats import Content, ReadOptions, recognize, words
+    from layerdag.codec.formats import Content, ReadOptions, recognize, words, writer
     from layerdag.runtime.reading import Limits, require_few_bytes, require_few_ranks, written_bytes
     from layerdag.simulator.host_time import replayed_step_us
     from layerdag.traces.analysis import impossible
@@ -147,7 +147,14 @@ def run(args: argparse.Namespace) -> int:
     if args.to != "json":
         require_few_ranks(ranks, limits, workload.source)
         require_few_bytes(written_bytes(nodes, args.to), limits, workload.source)
-    first = _write_traces(workload, args.to, Path(args.out))
+    write, out = writer(args.to, Content.TRACES), Path(args.out)
+    if args.to == "json":
+        first = out
+        write(out, workload)
+    else:
+        prefix = _prefix(out, _ENDINGS[args.to])
+        first = prefix.with_name(f"{prefix.name}.0{_ENDINGS[args.to]}")
+        write(prefix, workload)
     others = "" if args.to == "json" or ranks == 1 else f" and {ranks - 1:,} more"
     print_status(f"wrote {counted(ranks, 'rank')} with {nodes:,} nodes: {first}{others}")
     # Other forms may hold dependencies that no step can have.
@@ -182,19 +189,6 @@ def _require_free(kind: str, out: Path, *, overwrite: bool) -> None:
             f"{prefix}: a workload lies there already ({standing[0].name}); name another prefix, "
             "or allow that it is replaced with --overwrite."
         )
-
-
-def _write_traces(workload: "Workload", kind: str, out: Path) -> Path:
-    """Write the workload in the chosen form, in place of one there; return its first file."""
-    from layerdag.codec.formats import Content, writer
-
-    write = writer(kind, Content.TRACES)
-    if kind == "json":
-        write(out, workload)
-        return out
-    prefix = _prefix(out, _ENDINGS[kind])
-    write(prefix, workload)
-    return prefix.with_name(f"{prefix.name}.0{_ENDINGS[kind]}")
 
 
 def _prefix(out: Path, ending: str) -> Path:

@@ -2,16 +2,15 @@
 
 import argparse
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from layerdag.cli.printing import report_data, warn
 from layerdag.errors import UsageError
 
 if TYPE_CHECKING:
-    from layerdag.datasets.dataset import GraphDataset
     from layerdag.evaluation.rankings import RankedJob, RankingReport, RankingRow
-    from layerdag.graph.attributed_graph import Split
+    from layerdag.graph.attributed_graph import AttributedGraph, Condition
 
 
 SUMMARY = (
@@ -46,6 +45,7 @@ def run(args: argparse.Namespace) -> int:
     from layerdag.evaluation.rankings import compare_rankings, negative_controls, simulate_jobs
     from layerdag.runtime.rng import numpy_generator
     from layerdag.samples.manifest import report_unread
+    from layerdag.samples.reader import iter_samples
 
     if args.jobs < 1 or not 0 < args.speedup < float("inf"):
         raise UsageError(
@@ -57,16 +57,21 @@ def run(args: argparse.Namespace) -> int:
         report_unread(folder, warn)
     for folder in args.samples[1:]:
         ReferenceData(args.data, args.labels, warn=warn).require_fits(data, folder)
-    test = _real(data, "test", args.largest)
-    training = _drawn(_real(data, "train", args.largest), args, TRAINING)
-    sets: dict[str, Sequence[RankedJob]] = {
-        TRAINING: training,
-        SAMPLES: _drawn(_sampled(args), args, SAMPLES),
+    sets: dict[str, Sequence[RankedJob]] = {}
+    real = {
+        part: _ranked(((data.schema.decode(d), d.conditions) for d in graphs), args.largest)
+        for part, graphs in data.graphs.items()
     }
+    read = (sample for folder in args.samples for sample in iter_samples(folder))
+    sampled = _ranked(((sample.graph, sample.conditions) for sample in read), args.largest)
+    for name, jobs in ((TRAINING, real["train"]), (SAMPLES, sampled)):
+        order = numpy_generator(args.seed, "jobs", name).permutation(len(jobs))
+        sets[name] = [jobs[i] for i in order[: args.jobs]]
+    training = sets[TRAINING]
     sets |= negative_controls(training, numpy_generator(args.seed, "bad generators"))
     ran = {
         name: simulate_jobs(jobs, speedup=args.speedup, label=name)
-        for name, jobs in {"test": test, **sets}.items()
+        for name, jobs in {"test": real["test"], **sets}.items()
     }
     report = compare_rankings(ran.pop("test"), ran, baseline=TRAINING, seed=args.seed)
     if args.json:
@@ -76,35 +81,13 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _real(data: "GraphDataset", part: "Split", largest: int) -> "list[RankedJob]":
+def _ranked(
+    graphs: "Iterable[tuple[AttributedGraph, Mapping[str, Condition]]]", largest: int
+) -> "list[RankedJob]":
     from layerdag.evaluation.rankings import ranked_job
 
-    found = (
-        ranked_job(data.schema.decode(dag), dag.conditions)
-        for dag in data.graphs[part]
-        if dag.num_nodes <= largest
-    )
+    found = (ranked_job(*each) for each in graphs if each[0].num_nodes <= largest)
     return [job for job in found if job]
-
-
-def _sampled(args: argparse.Namespace) -> "list[RankedJob]":
-    from layerdag.evaluation.rankings import ranked_job
-    from layerdag.samples.reader import iter_samples
-
-    found = (
-        ranked_job(sample.graph, sample.conditions)
-        for folder in args.samples
-        for sample in iter_samples(folder)
-        if sample.graph.num_nodes <= args.largest
-    )
-    return [job for job in found if job]
-
-
-def _drawn(jobs: "Sequence[RankedJob]", args: argparse.Namespace, name: str) -> "list[RankedJob]":
-    from layerdag.runtime.rng import numpy_generator
-
-    order = numpy_generator(args.seed, "jobs", name).permutation(len(jobs))
-    return [jobs[i] for i in order[: args.jobs]]
 
 
 def lines(report: "RankingReport") -> list[str]:
@@ -123,7 +106,7 @@ def lines(report: "RankingReport") -> list[str]:
             for name, count in report.silent.items()
             if count
         ),
-        *_told_apart(report),
+        *(_verdict(report, name) for name in report.counts if name != report.baseline),
     ]
 
 
@@ -145,13 +128,7 @@ def _cell(row: "RankingRow") -> str:
     return f"{row.value:.2f} [{row.interval.low:.2f}, {row.interval.high:.2f}]{mark}"
 
 
-def _told_apart(report: "RankingReport") -> Iterable[str]:
-    for name in report.counts:
-        if name != report.baseline:
-            told = [f"{row.order} by {row.target}" for row in report.rows
-                if row.jobs == name and row.loses]  # fmt: skip
-            yield f"{name}: " + (
-                f"worse than {report.baseline} in {'; '.join(told)}"
-                if told
-                else f"no worse than {report.baseline} in anything"
-            )
+def _verdict(report: "RankingReport", name: str) -> str:
+    loses = [f"{r.order} by {r.target}" for r in report.rows if r.jobs == name and r.loses]
+    found = f"worse than {report.baseline} in {'; '.join(loses)}"
+    return f"{name}: {found if loses else f'no worse than {report.baseline} in anything'}"
