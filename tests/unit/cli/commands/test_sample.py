@@ -109,7 +109,7 @@ def test_every_setting_reaches_the_generation():
     assert found.conditions == {"family": "gpt", "label": 0.5}
 
 
-@pytest.mark.parametrize("name", ["num", "seed", "max_nodes", "batch_size", "max_ranks", "best_of"])
+@pytest.mark.parametrize("name", ["num", "seed", "max_nodes", "max_ranks", "best_of"])
 @pytest.mark.parametrize("value", ["1.5", "true", "many"])
 def test_numbers_of_things_are_whole(name, value):
     config = compose("sample", [])

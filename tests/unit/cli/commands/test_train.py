@@ -174,7 +174,7 @@ def test_a_model_that_never_ends_a_graph_is_stopped_at_twice_the_largest_trainin
 
 
 TINY = (
-    "data=latent_preferential", "data.num_train=6", "+data.num_val=2", "+data.num_test=2",
+    "data=latent_preferential", "data.num_train=6", "++data.num_val=2", "++data.num_test=2",
     "model.width=32", "model.depth=1", "training.evaluate_every=1",
     "training.lr_schedule.warmup_steps=1",
     "logger.console=false", "logger.sample_graphs=0", "device=cpu",
@@ -265,7 +265,7 @@ def test_an_older_run_is_replaced_only_when_told(ran, capsys):
     [
         (("resume=nowhere",), 1, "nowhere"),
         (("training.max_steps=-1",), 2, "max_steps"),
-        (("+data.num_val=0",), 1, "latent_preferential: the val part is empty"),
+        (("++data.num_val=0",), 1, "latent_preferential: the val part is empty"),
         (("conditions=[color]",), 1, "color"),
     ],
 )
