@@ -28,7 +28,7 @@ from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.graph.topology import longest_path
 from layerdag.runtime.settings import did_you_mean
 from layerdag.runtime.terminal import track
-from layerdag.simulator.cluster import Cluster, ClusterPreset
+from layerdag.simulator.cluster import Cluster
 from layerdag.simulator.run import simulate
 from layerdag.traces.analysis import collective_name, gather_communication
 from layerdag.traces.trace import NodeType, Workload
@@ -264,7 +264,7 @@ def diff(
     b: Workload | AttributedGraph | str | Path,
     *,
     ignore: Sequence[str] = (),
-    cluster: Cluster | ClusterPreset | None = None,
+    cluster: Cluster | None = None,
 ) -> Difference:
     """Align two traces, jobs or graphs and return what differs.
 

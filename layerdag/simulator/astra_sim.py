@@ -1,18 +1,17 @@
-"""What ASTRA-sim itself tells: a run of the user's own binary, and its report of local memory.
+"""ASTRA-sim itself: a run of the user's own binary, and its report of local memory.
 
-Its analytical binary is run, and its output checked to be complete. ASTRA-sim ends with exit code 0
-when ranks are stuck, and builds without its teardown fix end with another one after a sane run
-(docs/reference/simulator.md). So the exit code is not asked. A run counts when every rank printed
+The output of its analytical binary is checked to be complete. ASTRA-sim ends with exit code 0 when
+ranks are stuck, and builds without its teardown fix end with another one after a sane run
+(docs/reference/simulator.md), so the exit code does not count. A run counts when every rank printed
 its "finished" line once and every node of every rank was reported done.
 
-Local memory is told as ``track-local-mem`` does: its peak, and its files for Perfetto. A tensor is
+Local memory is reported as by ``track-local-mem``: its peak, and files for Perfetto. A tensor is
 held from the issue of the node that writes it, from tick 0 where it is read before, to the end of
 its last reader; one that nobody reads is held to the end. Tensors of 0 bytes do not count. This
 differs from ``analysis.local_memory``, where what was there before the run (weights) is held for
 the whole run.
 """
 
-import csv
 import json
 import re
 import shutil
@@ -27,11 +26,11 @@ from typing import Any
 import numpy as np
 
 from layerdag.errors import ConfigError, SimulationError, UsageError
-from layerdag.runtime.files import atomic_path, write_text
+from layerdag.runtime.files import write_text
 from layerdag.runtime.reading import read_whole
 from layerdag.simulator.analysis import tensor_lists
 from layerdag.simulator.config import RunOptions
-from layerdag.simulator.run import NODE_COLUMNS, SimulationResult
+from layerdag.simulator.run import SimulationResult, write_node_rows
 from layerdag.traces.chakra.workload import rank_files
 from layerdag.traces.trace import NodeType, Trace, Workload
 
@@ -46,31 +45,18 @@ _LAST_WORDS = 200
 
 
 @dataclass(frozen=True)
-class AstraLogs:
-    """Options for ASTRA-sim's logs.
-
-    Attributes:
-        configuration: Its logging configuration, None for its default.
-        folder: Where its log files are copied, None for nowhere.
-    """
-
-    configuration: str | None = None
-    folder: str | None = None
-
-
-@dataclass(frozen=True)
 class AstraRequest:
-    """What the binary is asked to run.
+    """What the binary is asked to run, by the paths of its files.
 
     Attributes:
-        binary: The executable, ``AstraSim_Analytical_Congestion_Unaware`` or ``..._Aware``.
+        binary: ``AstraSim_Analytical_Congestion_Unaware`` or ``..._Aware``.
         prefix: The workload's files, ``prefix.<rank>.et`` or ``.et.gz``.
-        system: ``system.json``; "trace-enabled" is switched on in a copy.
-        network: ``network.yml``.
-        memory: ``memory.json``; None for no remote memory.
+        system: "trace-enabled" is switched on in a copy.
+        memory: None for no remote memory.
         options: Queues, injection scale and rendezvous; the congestion model is the binary's own.
         timeout_s: Seconds after which the run is given up: some inputs make the binary spin.
-        logs: What becomes of its logs.
+        logging: ASTRA-sim's logging configuration, None for its default.
+        log_folder: Where its log files are copied, None for nowhere.
     """
 
     binary: str
@@ -80,17 +66,15 @@ class AstraRequest:
     memory: str | None
     options: RunOptions
     timeout_s: float
-    logs: AstraLogs = AstraLogs()
+    logging: str | None = None
+    log_folder: str | None = None
 
 
 @dataclass(frozen=True)
 class AstraOutcome:
     """A complete run of the binary; all times in ns (1 cycle = 1 ns).
 
-    Attributes:
-        finish_ns: Finish of each rank.
-        exposed_comm_ns: Exposed communication of each rank, as printed.
-        ticks: (issue, finish) of each (rank, node id).
+    ``ticks`` are (issue, finish) of each (rank, node id).
     """
 
     finish_ns: tuple[int, ...]
@@ -147,8 +131,16 @@ def run_binary(workload: Workload, request: AstraRequest) -> AstraOutcome:
             ) from None
         printed = _text(done.stdout) + "\n" + _text(done.stderr)
         logs = [_text(path.read_bytes()) for path in sorted(folder.rglob("*.log"))]
-        if request.logs.folder:
-            _keep_logs(folder, Path(request.logs.folder))
+        if request.log_folder:
+            target = Path(request.log_folder)
+            try:
+                target.mkdir(parents=True, exist_ok=True)
+                for path in sorted(folder.rglob("*.log")):
+                    shutil.copyfile(path, target / path.name)
+            except OSError as error:
+                raise UsageError(
+                    f"{target}: logs cannot be written there ({error.strerror})."
+                ) from None
     try:
         return parse_outcome("\n".join([printed, *logs]), workload)
     except SimulationError as error:
@@ -156,20 +148,6 @@ def run_binary(workload: Workload, request: AstraRequest) -> AstraOutcome:
             f"{request.binary}: {error} Its exit code was {done.returncode}, "
             f"the last it printed: {_last_words(printed)}"
         ) from None
-
-
-def _keep_logs(source: Path, target: Path) -> None:
-    """Copy the log files that the binary wrote.
-
-    Raises:
-        UsageError: If they cannot be written there.
-    """
-    try:
-        target.mkdir(parents=True, exist_ok=True)
-        for path in sorted(source.rglob("*.log")):
-            shutil.copyfile(path, target / path.name)
-    except OSError as error:
-        raise UsageError(f"{target}: logs cannot be written there ({error.strerror}).") from None
 
 
 def _last_words(printed: str) -> str:
@@ -235,15 +213,17 @@ def _ticks(printed: str, workload: Workload) -> dict[tuple[int, int], tuple[int,
 
 
 def write_ticks(outcome: AstraOutcome, workload: Workload, path: str | Path) -> None:
-    """Write the ticks of every node in the form of ``exports.write_nodes``."""
-    with atomic_path(path) as draft, draft.open("w", encoding="utf-8", newline="") as file:
-        write = csv.writer(file, lineterminator="\n")
-        write.writerow(NODE_COLUMNS)
-        for rank, trace in enumerate(workload.traces):
-            columns = (trace.id_N.tolist(), trace.type_N.tolist(), trace.names())
-            for node, kind, name in sorted(zip(*columns, strict=True)):
-                ticks = outcome.ticks[rank, node]
-                write.writerow((rank, node, kind, *ticks, NodeType(kind).name, name))
+    """Write the ticks of every node, as ``write_nodes`` does."""
+    write_node_rows(
+        (
+            (rank, node, kind, *outcome.ticks[rank, node], NodeType(kind).name, name)
+            for rank, trace in enumerate(workload.traces)
+            for node, kind, name in sorted(
+                zip(trace.id_N.tolist(), trace.type_N.tolist(), trace.names(), strict=True)
+            )
+        ),
+        path,
+    )
 
 
 def _command(workload: Workload, request: AstraRequest, folder: Path) -> list[str]:
@@ -266,25 +246,17 @@ def _command(workload: Workload, request: AstraRequest, folder: Path) -> list[st
         "remote-memory": memory,
         "comm-group": groups if workload.groups else "empty",
     }
-    options = request.options
+    options, logging = request.options, request.logging
+    if logging not in (None, "empty"):  # "empty" is the name of none there
+        logging = str(Path(logging).resolve())
     return [
         str(Path(request.binary).resolve()),
         *(f"--{name}-configuration={value}" for name, value in flags.items()),
         f"--num-queues-per-dim={options.queues_per_dimension}",
         f"--injection-scale={options.injection_scale}",
         f"--rendezvous-protocol={str(options.rendezvous).lower()}",
-        *_logging_flags(request.logs),
+        *([] if logging is None else [f"--logging-configuration={logging}"]),
     ]
-
-
-def _logging_flags(logs: AstraLogs) -> list[str]:
-    """Return the flag of a logging configuration; logs are written beside the run and copied."""
-    if logs.configuration is None:
-        return []
-    # "empty" is the name that stands for none there.
-    given = logs.configuration
-    path = given if given == "empty" else str(Path(given).resolve())
-    return [f"--logging-configuration={path}"]
 
 
 def _traced(system: str, target: Path) -> Path:
@@ -330,13 +302,7 @@ class _Tensor:
 
 @dataclass(frozen=True)
 class RankMemory:
-    """Local memory of one rank.
-
-    Attributes:
-        rank: The rank.
-        tensors: In the order in which they appear.
-        usage: Bytes that are held from each tick on.
-    """
+    """Local memory of one rank: tensors as they appear, and bytes held from each tick on."""
 
     rank: int
     tensors: tuple[_Tensor, ...]
@@ -401,10 +367,8 @@ class RankMemory:
         for tensor, life in lives:
             share = (life - lives[-1][1]) / spread if spread else 0.0
             position, heat = int(share * (len(lives) - 1)), int(tensor.size / largest * 255)
-            label = tensor.name
-            label = (
-                f"{label[: _MAX_NAME_LENGTH - 3]}..." if len(label) > _MAX_NAME_LENGTH else label
-            )
+            long = len(tensor.name) > _MAX_NAME_LENGTH
+            label = f"{tensor.name[: _MAX_NAME_LENGTH - 3]}..." if long else tensor.name
             yield {
                 "name": f"{label} ({f'{tensor.size / _MIB:.6f}'[:5]} MB)", "cat": "tensorHeatmap",
                 "ph": "X", "ts": tensor.written.start / 1000, "dur": life / 1000, "pid": pid,
@@ -424,17 +388,12 @@ class RankMemory:
         }  # fmt: skip
 
 
-def reference_memory(result: SimulationResult) -> Iterator[RankMemory]:
-    """Yield the local memory of each rank.
+def reference_memory(result: SimulationResult, rank: int) -> RankMemory:
+    """Return the local memory of a rank.
 
     Raises:
         SimulationError: If a node does not name its tensors, where the reference stops, too.
     """
-    for rank in range(result.num_ranks):
-        yield _rank_memory(result, rank)
-
-
-def _rank_memory(result: SimulationResult, rank: int) -> RankMemory:
     trace = result.program.workload.traces[rank]
     inputs, outputs = (_every(trace, name) for name in ("inputs", "outputs"))
     order = np.argsort(trace.id_N, kind="stable")
@@ -453,12 +412,8 @@ def _rank_memory(result: SimulationResult, rank: int) -> RankMemory:
         for name, size in outputs.get(position, ()):
             if size:
                 tensors.setdefault(name, _Tensor(name, size, use))
-    return RankMemory(rank, tuple(tensors.values()), _usage(list(tensors.values())))
-
-
-def _usage(tensors: list[_Tensor]) -> dict[int, int]:
     change: dict[int, int] = defaultdict(int)
-    for tensor in tensors:
+    for tensor in tensors.values():
         change[tensor.written.start] += tensor.size
         if tensor.reads:
             change[tensor.reads[-1].end] -= tensor.size
@@ -466,7 +421,7 @@ def _usage(tensors: list[_Tensor]) -> dict[int, int]:
     for tick in sorted(change):
         held += change[tick]
         usage[tick] = held
-    return usage
+    return RankMemory(rank, tuple(tensors.values()), usage)
 
 
 def _every(trace: Trace, name: str) -> dict[int, list[tuple[str, int]]]:

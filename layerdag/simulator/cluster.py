@@ -9,7 +9,7 @@ numbers: ``false`` is not 0 there, so it switches a feature on.
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,13 +40,15 @@ from layerdag.simulator.config import (
 )
 from layerdag.simulator.fitted_collectives import fitted_devices
 
+SMALL = "small"
+"""Name of the described cluster."""
 SIMULATED = "simulated"
 """Of ``--collectives``: all of them run on the network."""
 
 
 @runtime_checkable
 class ClusterOfAnySize(Protocol):
-    """What becomes a cluster for the ranks of a workload: a cluster, a preset, a machine."""
+    """What becomes a cluster for the ranks of a workload: a cluster or a calibrated machine."""
 
     def with_ranks(self, num_ranks: int, /) -> "Cluster":
         """Return the cluster with ``num_ranks`` ranks."""
@@ -58,13 +60,17 @@ class Cluster:
     """Everything about the machine that a run needs.
 
     ``Cluster("small")`` is a described cluster that comes in every size: ``simulate`` gives it as
-    many ranks as the workload has, ``Cluster("small", num_ranks=8)`` has 8.
+    many ranks as the workload has, ``Cluster("small", num_ranks=8)`` has 8. It is one switch with
+    25 GB/s and 1000 ns per link, ring collectives in one chunk, 10 ns endpoint delay: round numbers
+    in the range of one network card per rank, not a model of a certain machine. Unlike the
+    reference it replays collectives that the model does not know (BARRIER, GATHER, groups of one
+    rank) at their recorded duration.
 
     Attributes:
         network: Dimensions; their sizes multiply to the number of ranks.
         system: Algorithms, chunking, local compute rates.
-        memory: Remote memory; none by default.
-        options: Congestion model, queues, rendezvous; ASTRA-sim's defaults by default.
+        memory: Remote memory.
+        options: Congestion model, queues, rendezvous.
         compute: The compute model that suits it, or its name, where ``simulate`` is given none.
         preset_name: Name of the described cluster while its size is open; "" for a given size.
     """
@@ -91,13 +97,13 @@ class Cluster:
         """Describe a cluster.
 
         Args:
-            network: Name of a described cluster, such as "small", or the network.
-            system: Algorithms, chunking, local compute rates; of a name those that it has.
-            memory: Remote memory; None for none.
-            options: Congestion model, queues, rendezvous; None for ASTRA-sim's defaults.
+            network: Name of a described cluster, which is "small", or the network.
+            system: Of a name None for the one that it has.
+            memory: None for none.
+            options: None for ASTRA-sim's defaults.
             num_ranks: Of a described cluster; None leaves it to the workload.
             compute: The compute model that suits it, or its name.
-            preset_name: Name of the described cluster while its size is open.
+            preset_name: See the attribute.
             **guessed: Names that other libraries have; the error says which is meant.
 
         Raises:
@@ -108,11 +114,18 @@ class Cluster:
             right = 'Cluster("small", num_ranks=8), Cluster(network, system) or Cluster.from_files'
             raise WrongNameError(f"Cluster has no '{found}'; use {right}.")
         if isinstance(network, str):
-            preset = Cluster.preset(network)
+            if network != SMALL:
+                raise UsageError(
+                    f"There is no cluster preset '{network}'.{did_you_mean(network, [SMALL])} "
+                    f"Known are {SMALL}."
+                )
             preset_name = network if num_ranks is None else ""
-            sized = preset.with_ranks(1 if num_ranks is None else num_ranks)
-            network, system = sized.network, system or sized.system
-            compute = compute or preset.compute
+            npus = 1 if num_ranks is None else num_ranks
+            network = NetworkConfig((Dimension(Topology.SWITCH, npus, 25.0, 1000.0),))
+            system = system or dataclasses.replace(
+                SystemConfig.uniform("ring"), unsupported_collectives=UnsupportedCollectives.REPLAY
+            )
+            compute = compute or "measured"
         elif num_ranks is not None and num_ranks != network.num_npus:
             raise UsageError(
                 f"The network has {network.num_npus} ranks, and num_ranks is {num_ranks}; leave "
@@ -153,8 +166,8 @@ class Cluster:
         """Return the cluster as the flags of ``layerdag simulate`` of these names change it.
 
         Args:
-            options: Congestion model, queues, rendezvous; None keeps them.
-            memory: Remote memory; None keeps it.
+            options: None keeps them.
+            memory: None keeps it.
             collectives: Device whose measured collectives take their time, or "simulated"; None is
                 the device of the compute model where the network has nodes like the measured ones.
             group_collectives: "flat" or "hierarchical"; None keeps what the system says.
@@ -229,72 +242,10 @@ class Cluster:
             options=options or RunOptions(),
         )
 
-    @classmethod
-    def preset(cls, name: str = "small") -> "ClusterPreset":
-        """Return a described cluster that comes in every size.
-
-        Args:
-            name: "small", one switch with 25 GB/s and 1000 ns per link.
-
-        Raises:
-            UsageError: If there is no preset of that name.
-        """
-        if name not in PRESETS:
-            raise UsageError(
-                f"There is no cluster preset '{name}'.{did_you_mean(name, PRESETS)} Known are "
-                f"{', '.join(PRESETS)}."
-            )
-        return PRESETS[name]
-
     @property
     def num_ranks(self) -> int:
         """Number of ranks of the cluster."""
         return self.network.num_npus
-
-
-@dataclass(frozen=True)
-class ClusterPreset:
-    """A cluster for any number of ranks; ``simulate`` gives it as many as the workload has.
-
-    Attributes:
-        name: Of the preset.
-        link: The only dimension of its network, whatever its size says.
-        system: Algorithms, chunking, local compute rates.
-        compute: Name of the compute model that suits its traces.
-    """
-
-    name: str
-    link: Dimension
-    system: SystemConfig
-    compute: str = "measured"
-
-    def with_ranks(self, num_ranks: int) -> Cluster:
-        """Return the cluster with ``num_ranks`` ranks."""
-        network = NetworkConfig((dataclasses.replace(self.link, npus=num_ranks),))
-        return Cluster(network, self.system)
-
-
-def small_cluster(num_ranks: int) -> tuple[SystemConfig, NetworkConfig]:
-    """Return system and network of ``Cluster.preset("small")`` for ``num_ranks`` ranks.
-
-    One switch with 25 GB/s and 1000 ns per link, ring collectives in one chunk, 10 ns endpoint
-    delay: round numbers in the range of one network card per rank, not a model of a certain
-    machine. Unlike the reference it replays collectives that the model does not know (BARRIER,
-    GATHER, groups of one rank) at their recorded duration.
-    """
-    cluster = Cluster.preset("small").with_ranks(num_ranks)
-    return cluster.system, cluster.network
-
-
-PRESETS = {
-    "small": ClusterPreset(
-        "small",
-        Dimension(Topology.SWITCH, 1, 25.0, 1000.0),
-        dataclasses.replace(
-            SystemConfig.uniform("ring"), unsupported_collectives=UnsupportedCollectives.REPLAY
-        ),
-    )
-}
 
 
 _INFRAGRAPH = {"devices", "instances", "edges"}
@@ -305,7 +256,7 @@ _INTEGER = re.compile(r"([+-]?)(0[xX][0-9a-fA-F]+|\d+)[ \t]*", re.ASCII)
 class Section:
     """The keys of one file with their values."""
 
-    def __init__(self, values: Any, known: frozenset[str]) -> None:
+    def __init__(self, values: Any, known: Collection[str]) -> None:
         if not isinstance(values, dict):
             raise ConfigError("holds no mapping of keys to values; write one.")
         self._values: Mapping[str, Any] = values
@@ -333,11 +284,20 @@ class Section:
             raise ConfigError(f"key '{key}' is missing; {why}.")
         return self._values[key]
 
+    def _value(self, key: str, default: object, fits: Callable[[Any], bool], wanted: str) -> Any:
+        value = self._values.get(key, default)
+        if not fits(value):
+            raise ConfigError(f"'{key}' is {found_value(value)}; write {wanted}.")
+        return value
+
     def number(self, key: str, default: int | float | None = None) -> float:
         """Return a number of a JSON file."""
-        value = self._values.get(key, default)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ConfigError(f"'{key}' is {found_value(value)}; write a number.")
+        value = self._value(
+            key,
+            default,
+            lambda v: isinstance(v, int | float) and not isinstance(v, bool),
+            "a number",
+        )
         try:
             return float(value)
         except OverflowError:
@@ -354,48 +314,37 @@ class Section:
             raise ConfigError(f"'{key}' is {value!r}; write a whole number.")
         return int(value)
 
-    def optional_integer(self, key: str) -> int | None:
-        """Return a whole number of a JSON file, None where it is not given."""
-        return self.integer(key) if self.has(key) else None
-
     def flag(self, key: str) -> bool:
         """Return a flag, 0 or 1; the reference takes any JSON boolean, also false, for 1."""
-        value = self._values.get(key, 0)
+        value = self._value(key, 0, lambda v: isinstance(v, bool) or v in (0, 1), "0 or 1")
         if isinstance(value, bool):
             raise ConfigError(
                 f"'{key}' is {found_value(value)}, which ASTRA-sim takes for 1; write 0 or 1."
             )
-        if value not in (0, 1):
-            raise ConfigError(f"'{key}' is {found_value(value)}; write 0 or 1.")
         return bool(value)
 
     def word(self, key: str, default: str | None, known: tuple[str, ...]) -> str:
         """Return one of a few words."""
-        value = self._values.get(key, default)
-        if value not in known:
-            raise ConfigError(f"'{key}' is {found_value(value)}; write one of {', '.join(known)}.")
-        return str(value)
+        return self._value(key, default, known.__contains__, f"one of {', '.join(known)}")
 
     def text(self, key: str, default: str) -> str:
         """Return a text of a JSON file."""
-        value = self._values.get(key, default)
-        if not isinstance(value, str) or not value:
-            raise ConfigError(f"'{key}' is {found_value(value)}; write a text.")
-        return value
+        return self._value(key, default, lambda v: isinstance(v, str) and v != "", "a text")
 
     def texts(self, key: str) -> tuple[str, ...]:
         """Return a list of words."""
-        value = self._values.get(key, [])
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise ConfigError(f"'{key}' is {found_value(value)}; write a list of names.")
-        return tuple(value)
+        return tuple(self._value(key, [], _are_texts, "a list of names"))
 
     def column(self, key: str) -> list[str]:
         """Return a list of ``network.yml``, one text for each dimension."""
         value = self.required(key, "give one entry for each dimension, e.g. [ 8 ]")
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        if not _are_texts(value):
             raise ConfigError(f"'{key}' is no list with one entry for each dimension; write one.")
         return value
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
 def yaml_number(key: str, text: str) -> float:
@@ -420,18 +369,9 @@ _IMPLEMENTATIONS = {
     f"{row.name.replace('_', '-')}-implementation": row.name for row in COLLECTIVES if row.simulated
 }
 
-_UNREAD = frozenset(
-    {
-        "boost-mode",
-        "intra-dimension-scheduling",
-        "inter-dimension-scheduling",
-        "trace-enabled",
-        "local-reduction-delay",
-        "L",
-        "o",
-        "g",
-        "G",
-    }
+_UNREAD = (
+    *("boost-mode", "intra-dimension-scheduling", "inter-dimension-scheduling", "trace-enabled"),
+    *("local-reduction-delay", "L", "o", "g", "G"),
 )
 """Keys of ASTRA-sim's examples that change no tick there, with the features below switched off."""
 
@@ -441,37 +381,26 @@ _SHARED_BUS = "model-shared-bus"
 _CUSTOM = ("per-node-custom-implementation", *(f"{name}-custom" for name in _IMPLEMENTATIONS))
 """Keys that name traces of custom collectives, which are not modeled."""
 
-_SYSTEM_KEYS = frozenset(
-    {
-        "scheduling-policy",
-        "collective-optimization",
-        "endpoint-delay",
-        "active-chunks-per-dimension",
-        "preferred-dataset-splits",
-        "local-mem-bw",
-        "peak-perf",
-        "roofline-enabled",
-        "replay-only",
-        *_IMPLEMENTATIONS,
-        "broadcast-implementation",
-        *_UNREAD,
-        _SHARED_BUS,
-        "storage-bw",
-        "track-local-mem",
-        "local-mem-trace-filename",
-        *_CUSTOM,
-    }
+_SYSTEM_KEYS = (
+    *("scheduling-policy", "collective-optimization", "endpoint-delay", "preferred-dataset-splits"),
+    *("active-chunks-per-dimension", "local-mem-bw", "peak-perf", "roofline-enabled"),
+    *("replay-only", "storage-bw", "track-local-mem", "local-mem-trace-filename"),
+    *(*_IMPLEMENTATIONS, *_UNREAD, _SHARED_BUS, *_CUSTOM),
 )
-_NETWORK_KEYS = frozenset({"topology", "npus_count", "bandwidth", "latency"})
-_MEMORY_KEYS = frozenset(
-    {"memory-type", "remote-mem-latency", "remote-mem-bw", "num-nodes", "num-npus-per-node"}
+_NETWORK_KEYS = ("topology", "npus_count", "bandwidth", "latency")
+_MEMORY_KEYS = (
+    *("memory-type", "remote-mem-latency", "remote-mem-bw", "num-nodes", "num-npus-per-node"),
 )
 
 
 @contextmanager
-def _named(path: str | Path) -> Iterator[None]:
+def _file(
+    path: str | Path, parser: Callable[[str], Any], language: str, known: Collection[str]
+) -> Iterator[Section]:
+    """Yield the keys of a file; errors about them name it."""
+    data = read_whole(path, MAX_CONFIG_BYTES, ConfigError)
     try:
-        yield
+        yield Section(_parsed(data, parser, language), known)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
 
@@ -483,48 +412,38 @@ def read_system(path: str | Path) -> SystemConfig:
         ConfigError: If the file is missing or no JSON, a key is unknown, a value is out of bounds,
             or a key is missing for which the reference has no usable default.
     """
-    data = read_whole(path, MAX_CONFIG_BYTES, ConfigError)
-    with _named(path):
-        found = _system(Section(_parsed(data, _json, "JSON"), _SYSTEM_KEYS))
+    with _file(path, parse_json, "JSON", _SYSTEM_KEYS) as section:
+        _refuse_unsupported(section)
+        section.required(
+            "preferred-dataset-splits", "the reference crashes without it, write e.g. 4"
+        )
+        section.required(
+            "collective-optimization", "the reference has no default; write 'localBWAware'"
+        )
+        found = SystemConfig(
+            preferred_dataset_splits=section.integer("preferred-dataset-splits"),
+            collective_optimization=section.word("collective-optimization", None, OPTIMIZATIONS),
+            endpoint_delay_ns=(
+                section.integer("endpoint-delay") if section.has("endpoint-delay") else None
+            ),
+            active_chunks_per_dimension=section.integer("active-chunks-per-dimension", 1),
+            scheduling_policy=section.word("scheduling-policy", "LIFO", POLICIES),
+            local_mem_bw_gb=section.optional_number("local-mem-bw"),
+            peak_perf_tflops=section.optional_number("peak-perf"),
+            roofline_enabled=section.flag("roofline-enabled"),
+            replay_only=section.flag("replay-only"),
+            storage_bw_gb=section.optional_number("storage-bw"),
+            track_local_mem=section.flag("track-local-mem"),
+            local_mem_trace=section.text("local-mem-trace-filename", "local_mem_trace"),
+            **{attribute: section.texts(key) for key, attribute in _IMPLEMENTATIONS.items()},
+        )
         for key, attribute in _IMPLEMENTATIONS.items():
             for name in getattr(found, attribute):
-                _require_algorithm(key, name)
+                try:
+                    parse_implementation(name)
+                except ConfigError as error:
+                    raise ConfigError(f"{key}: {error}") from None
     return found
-
-
-def _require_algorithm(key: str, name: str) -> None:
-    """Raise ConfigError unless ``name`` is an algorithm of collectives, used or not."""
-    try:
-        parse_implementation(name)
-    except ConfigError as error:
-        raise ConfigError(f"{key}: {error}") from None
-
-
-def _system(section: Section) -> SystemConfig:
-    _refuse_unsupported(section)
-    section.required("preferred-dataset-splits", "the reference crashes without it, write e.g. 4")
-    section.required(
-        "collective-optimization", "the reference has no default; write 'localBWAware'"
-    )
-    return SystemConfig(
-        preferred_dataset_splits=section.integer("preferred-dataset-splits"),
-        collective_optimization=section.word("collective-optimization", None, OPTIMIZATIONS),
-        endpoint_delay_ns=section.optional_integer("endpoint-delay"),
-        active_chunks_per_dimension=section.integer("active-chunks-per-dimension", 1),
-        scheduling_policy=section.word("scheduling-policy", "LIFO", POLICIES),
-        local_mem_bw_gb=section.optional_number("local-mem-bw"),
-        peak_perf_tflops=section.optional_number("peak-perf"),
-        roofline_enabled=section.flag("roofline-enabled"),
-        replay_only=section.flag("replay-only"),
-        all_reduce=section.texts("all-reduce-implementation"),
-        all_gather=section.texts("all-gather-implementation"),
-        reduce_scatter=section.texts("reduce-scatter-implementation"),
-        all_to_all=section.texts("all-to-all-implementation"),
-        broadcast=section.texts("broadcast-implementation"),
-        storage_bw_gb=section.optional_number("storage-bw"),
-        track_local_mem=section.flag("track-local-mem"),
-        local_mem_trace=section.text("local-mem-trace-filename", "local_mem_trace"),
-    )
 
 
 def _refuse_unsupported(section: Section) -> None:
@@ -551,20 +470,15 @@ def read_network(path: str | Path) -> NetworkConfig:
         ConfigError: If the file is missing or no YAML, a key is unknown or missing, the lists have
             different lengths, or a value is out of bounds.
     """
-    data = read_whole(path, MAX_CONFIG_BYTES, ConfigError)
-    with _named(path):
-        return _network(Section(_parsed(data, load_yaml_texts, "YAML"), _NETWORK_KEYS))
-
-
-def _network(section: Section) -> NetworkConfig:
-    columns = [section.column(key) for key in ("topology", "npus_count", "bandwidth", "latency")]
-    if len({len(column) for column in columns}) != 1:
-        sizes = ", ".join(str(len(column)) for column in columns)
-        raise ConfigError(
-            f"topology, npus_count, bandwidth and latency have {sizes} entries; "
-            "give one for each dimension."
-        )
-    return NetworkConfig(tuple(_dimension(*row) for row in zip(*columns, strict=True)))
+    with _file(path, load_yaml_texts, "YAML", _NETWORK_KEYS) as section:
+        columns = [section.column(key) for key in _NETWORK_KEYS]
+        if len({len(column) for column in columns}) != 1:
+            sizes = ", ".join(str(len(column)) for column in columns)
+            raise ConfigError(
+                f"topology, npus_count, bandwidth and latency have {sizes} entries; "
+                "give one for each dimension."
+            )
+        return NetworkConfig(tuple(_dimension(*row) for row in zip(*columns, strict=True)))
 
 
 def _dimension(name: str, npus: str, bandwidth: str, latency: str) -> Dimension:
@@ -586,32 +500,23 @@ def read_memory(path: str | Path) -> MemoryConfig:
         ConfigError: If the file is missing or no JSON, a key is unknown or missing, or a value is
             out of bounds.
     """
-    data = read_whole(path, MAX_CONFIG_BYTES, ConfigError)
-    with _named(path):
-        return _memory(Section(_parsed(data, _json, "JSON"), _MEMORY_KEYS))
-
-
-def _memory(section: Section) -> MemoryConfig:
-    section.required("memory-type", "write e.g. 'NO_MEMORY_EXPANSION'")
-    names = tuple(kind.value for kind in MemoryKind)
-    kind = MemoryKind(section.word("memory-type", None, names))
-    if kind is MemoryKind.NONE:
-        return MemoryConfig()
-    per_node = kind is MemoryKind.PER_NODE
-    if per_node:
-        section.required("num-npus-per-node", "PER_NODE needs the ranks that share a memory")
-        section.required("num-nodes", "PER_NODE needs the number of memories")
-    return MemoryConfig(
-        kind,
-        section.integer("remote-mem-latency"),
-        section.number("remote-mem-bw"),
-        section.integer("num-npus-per-node") if per_node else 1,
-        section.integer("num-nodes") if per_node else None,
-    )
-
-
-def _json(text: str) -> Any:
-    return parse_json(text)
+    with _file(path, parse_json, "JSON", _MEMORY_KEYS) as section:
+        section.required("memory-type", "write e.g. 'NO_MEMORY_EXPANSION'")
+        names = tuple(kind.value for kind in MemoryKind)
+        kind = MemoryKind(section.word("memory-type", None, names))
+        if kind is MemoryKind.NONE:
+            return MemoryConfig()
+        per_node = kind is MemoryKind.PER_NODE
+        if per_node:
+            section.required("num-npus-per-node", "PER_NODE needs the ranks that share a memory")
+            section.required("num-nodes", "PER_NODE needs the number of memories")
+        return MemoryConfig(
+            kind,
+            section.integer("remote-mem-latency"),
+            section.number("remote-mem-bw"),
+            section.integer("num-npus-per-node") if per_node else 1,
+            section.integer("num-nodes") if per_node else None,
+        )
 
 
 def _parsed(data: bytes, parser: Callable[[str], Any], language: str) -> Any:

@@ -64,6 +64,23 @@ def recorded_ns(trace: Trace, rows: np.ndarray) -> np.ndarray:
     return np.maximum(microseconds.astype(np.int64) * 1000, 1)
 
 
+def whole_ns(time_ns: np.ndarray) -> np.ndarray:
+    """Return times in whole ns, at least 1, int64; absurd ones stay within 64 bits."""
+    return np.maximum(np.minimum(np.floor(time_ns), 2.0 * MAX_TIME_NS), 1).astype(np.int64)
+
+
+def refuse_nodes(
+    trace: Trace, rows: np.ndarray, wrong_M: np.ndarray, name: str, value_M: np.ndarray, hint: str
+) -> None:
+    """Raise SimulationError about the first node, if any, that a mask of ``rows`` picks."""
+    if wrong_M.any():
+        at = int(np.argmax(wrong_M))
+        raise SimulationError(
+            f"{trace.source}: compute node {int(trace.id_N[rows[at]])} has {name} "
+            f"{int(value_M[at])}{hint}"
+        )
+
+
 @final
 class ReferenceCompute(ComputeModel):
     """ASTRA-sim's model: the roofline for GPU nodes where it is enabled, else the recorded time.
@@ -86,36 +103,26 @@ class ReferenceCompute(ComputeModel):
         on_gpu = rows[~on_cpu]
         num_ops = self._needed(trace, "num_ops", on_gpu)
         tensor_size = self._needed(trace, "tensor_size", on_gpu)
-        if (tensor_size < 0).any():
-            first = int(np.argmax(tensor_size < 0))
-            raise SimulationError(
-                f"{trace.source}: compute node {int(trace.id_N[on_gpu[first]])} has tensor_size "
-                f"{int(tensor_size[first])}; give its bytes, at least 0."
-            )
+        hint = "; give its bytes, at least 0."
+        refuse_nodes(trace, on_gpu, tensor_size < 0, "tensor_size", tensor_size, hint)
         runs = tensor_size > 0
-        if ((num_ops <= 0) & runs).any():
-            first = int(np.argmax((num_ops <= 0) & runs))
-            raise SimulationError(
-                f"{trace.source}: compute node {int(trace.id_N[on_gpu[first]])} has num_ops "
-                f"{int(num_ops[first])}, for which the roofline has no time; give a positive "
-                "num_ops, or set roofline-enabled to 0."
-            )
+        hint = (
+            ", for which the roofline has no time; give a positive num_ops, or set "
+            "roofline-enabled to 0."
+        )
+        refuse_nodes(trace, on_gpu, (num_ops <= 0) & runs, "num_ops", num_ops, hint)
+        # In the reference's order of operations.
+        ops = num_ops[runs].astype(np.float64)
+        intensity = ops / tensor_size[runs].astype(np.float64)
+        perf = np.minimum(self._bytes_per_s * intensity, self._flops)
         gpu_ns = np.full(len(on_gpu), SKIPPED, dtype=np.int64)
-        gpu_ns[runs] = self._roofline_ns(num_ops[runs], tensor_size[runs])
+        gpu_ns[runs] = np.minimum(np.floor(ops / perf * 1e9), 2.0 * MAX_TIME_NS)
         time_ns[~on_cpu] = gpu_ns
         return time_ns
 
     def is_timed(self, trace: Trace, rows: np.ndarray) -> bool:
         """See ``ComputeModel.is_timed``; the roofline refuses nodes without costs one by one."""
         return self._roofline or bool(trace.duration_us_N[rows].any())
-
-    def _roofline_ns(self, num_ops: np.ndarray, tensor_size: np.ndarray) -> np.ndarray:
-        """Return floor(1e9 * num_ops / perf), in the reference's order of operations."""
-        ops = num_ops.astype(np.float64)
-        intensity = ops / tensor_size.astype(np.float64)
-        perf = np.minimum(self._bytes_per_s * intensity, self._flops)
-        time_ns = np.floor(ops / perf * 1e9)
-        return np.minimum(time_ns, 2.0 * MAX_TIME_NS).astype(np.int64)
 
     @staticmethod
     def _needed(trace: Trace, name: str, rows: np.ndarray) -> np.ndarray:
@@ -135,10 +142,7 @@ class MeasuredCompute(ComputeModel):
 
     Traces that this package collects or samples carry ``duration_ns``; most host operators last
     less than a microsecond, which ASTRA-sim's model would round away. Every node lasts at least
-    1 ns. Off by default.
-
-    Args:
-        scale: Factor on every measured time, e.g. 0.5 for a device twice as fast.
+    1 ns. Times are multiplied by ``scale``.
     """
 
     def __init__(self, scale: float = 1.0) -> None:
@@ -166,17 +170,12 @@ class MeasuredCompute(ComputeModel):
             raise SimulationError(
                 f"{trace.source}: node {bad} has a negative duration_ns; correct it."
             )
-        time_ns = np.minimum(np.floor(time_ns * self._scale), 2.0 * MAX_TIME_NS)
-        return np.maximum(time_ns, 1).astype(np.int64)
+        return whole_ns(time_ns * self._scale)
 
 
 @final
 class PredictedCompute(ComputeModel):
-    """Times that any function predicts, such as a trained surrogate.
-
-    Args:
-        predict: Maps (trace, positions of the nodes) to microseconds, one per node.
-    """
+    """Times that a function predicts, such as a surrogate: microseconds for (trace, rows)."""
 
     def __init__(self, predict: Callable[[Trace, np.ndarray], np.ndarray]) -> None:
         self._predict = predict
@@ -190,8 +189,7 @@ class PredictedCompute(ComputeModel):
                 f"{trace.source}: the predictor gave {time_us.shape[0] if time_us.ndim else 0} "
                 f"times for {len(rows)} nodes, or one that is no time; fix the predictor."
             )
-        time_ns = np.minimum(np.floor(time_us * 1000), 2.0 * MAX_TIME_NS)
-        return np.maximum(time_ns, 1).astype(np.int64)
+        return whole_ns(time_us * 1000)
 
 
 def refuse_negative(
@@ -202,13 +200,9 @@ def refuse_negative(
     Raises:
         SimulationError: Naming file, node and number.
     """
+    hint = "; correct it to a number from 0 up."
     for name, value_M in (("num_ops", num_ops), ("tensor_size", tensor_size)):
-        if (value_M < 0).any():
-            first = int(np.argmax(value_M < 0))
-            raise SimulationError(
-                f"{trace.source}: compute node {int(trace.id_N[rows[first]])} has {name} "
-                f"{int(value_M[first])}; correct it to a number from 0 up."
-            )
+        refuse_nodes(trace, rows, value_M < 0, name, value_M, hint)
 
 
 @final
@@ -267,23 +261,18 @@ class RooflineCompute(ComputeModel):
                 f"{trace.source}: compute node {bad} has neither num_ops nor tensor_size; add one, "
                 "or use measured durations."
             )
-        peak = self._peaks(trace, rows) * self._efficiency
-        seconds = np.maximum(
-            num_ops / peak, tensor_size / (self._device.bytes_per_s * self._memory_efficiency)
-        )
-        time_ns = np.minimum(np.floor(seconds * 1e9 + self._launch_ns), 2.0 * MAX_TIME_NS)
-        time_ns = np.maximum(time_ns, 1).astype(np.int64)
-        return np.where(on_cpu, self.replayed_ns(trace, rows), time_ns)
-
-    def _peaks(self, trace: Trace, rows: np.ndarray) -> np.ndarray:
-        """Return the peak rate of each node's number format; f32 where the device lacks it."""
-        flops = self._device.flops
-        names = trace.dtypes()
+        flops, names = self._device.flops, trace.dtypes()
         rate_of = {
             name: flops.get(nearest_class(number_class(name) or "f32", flops), flops["f32"])
             for name in set(names)
         }
-        return np.array([rate_of[names[row]] for row in rows.tolist()], dtype=np.float64)
+        peak = np.array([rate_of[names[row]] for row in rows.tolist()], dtype=np.float64)
+        peak *= self._efficiency
+        seconds = np.maximum(
+            num_ops / peak, tensor_size / (self._device.bytes_per_s * self._memory_efficiency)
+        )
+        time_ns = whole_ns(seconds * 1e9 + self._launch_ns)
+        return np.where(on_cpu, self.replayed_ns(trace, rows), time_ns)
 
 
 @final

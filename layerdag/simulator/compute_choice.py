@@ -4,18 +4,19 @@
 """
 
 import glob
+import re
 from pathlib import Path
 
 from layerdag.errors import ConfigError, LayerdagError
-from layerdag.hardware.devices import shares_of
+from layerdag.hardware.devices import DEVICES, shares_of
 from layerdag.runtime.settings import did_you_mean
 from layerdag.simulator.compute import (
     ComputeModel,
     MeasuredCompute,
     PredictedCompute,
     ReferenceCompute,
+    RooflineCompute,
 )
-from layerdag.simulator.compute_arguments import arguments_of, number
 from layerdag.simulator.config import SystemConfig
 
 CHOICES = """\
@@ -49,13 +50,38 @@ def compute_model(name: str, system: SystemConfig) -> ComputeModel:
         ConfigError: If there is no such model, which names the nearest one, or an argument is
             missing, unknown or not of its form.
     """
-    word, colon, rest = name.partition(":")
-    if word == "learned":
-        return _learned(rest)
-    if word == "surrogate":
-        return _surrogate(rest)
-    positional, options = arguments_of(name, rest, CHOICES) if colon else ("", {})
-    model = _model(word, positional, options, system)
+    word, _, rest = name.partition(":")
+    if word in ("learned", "surrogate"):
+        return _learned(word, rest)
+    positional, options = _arguments(name, rest)
+    if word == "systolic":
+        model = _systolic(positional, options)
+    elif word == "measured" and positional:
+        model = _measured_kernels(positional, options)
+    elif positional:
+        raise ConfigError(
+            f"compute model '{word}': '{positional}' is not of the form NAME=VALUE. Models:\n"
+            f"{CHOICES}"
+        )
+    elif word == "reference":
+        model = ReferenceCompute(system)
+    elif word == "measured":
+        model = MeasuredCompute(_number(word, options, "scale", 1.0))
+    elif word in DEVICES:
+        launch = _number(word, options, "launch", 0.0)
+        if "efficiency" in options:
+            model = RooflineCompute(DEVICES[word], _number(word, options, "efficiency", 1), launch)
+        else:
+            shares = shares_of(word)
+            model = RooflineCompute(
+                DEVICES[word], shares.compute, launch, memory_efficiency=shares.memory
+            )
+    else:
+        known = [*MODELS, *DEVICES]
+        raise ConfigError(
+            f"unknown compute model '{word}'.{did_you_mean(word, known)} Known are "
+            f"{', '.join(known)}."
+        )
     if options:
         raise ConfigError(
             f"compute model '{name}': unknown argument '{next(iter(options))}'. Models:\n{CHOICES}"
@@ -78,48 +104,59 @@ def model_files(name: str) -> list[Path]:
     return [Path(value) for value in values if value.endswith(".csv") and Path(value).is_file()]
 
 
-def _model(
-    word: str, positional: str, options: dict[str, str], system: SystemConfig
-) -> ComputeModel:
-    """Return the model; takes the options that it knows out of ``options``."""
-    if word == "systolic":
-        from layerdag.simulator.systolic_choice import systolic_model
+def _arguments(name: str, rest: str) -> tuple[str, dict[str, str]]:
+    """Return the argument without a name, "" if there is none, and the others."""
+    positional, options = "", {}
+    for position, part in enumerate(rest.split(",") if ":" in name else ()):
+        key, equals, value = part.partition("=")
+        if not equals and position == 0:
+            positional = part
+        elif not equals or not value or key in options:
+            raise ConfigError(
+                f"compute model '{name}': '{part}' is given twice or is not of the form "
+                f"NAME=VALUE. Models:\n{CHOICES}"
+            )
+        else:
+            options[key] = value
+    return positional, options
 
-        return systolic_model(positional, options)
-    if word == "measured" and positional:
-        return _measured_kernels(positional, options)
-    if positional:
+
+def _number(model: str, options: dict[str, str], key: str, default: float) -> float:
+    """Take a number out of the options."""
+    text = options.pop(key, None)
+    if text is None:
+        return default
+    try:
+        return float(text)
+    except ValueError:
         raise ConfigError(
-            f"compute model '{word}': '{positional}' is not of the form NAME=VALUE. Models:\n"
-            f"{CHOICES}"
-        )
-    if word == "reference":
-        return ReferenceCompute(system)
-    if word == "measured":
-        return MeasuredCompute(number(word, options, "scale", 1.0))
-    from layerdag.hardware.devices import DEVICES
-    from layerdag.simulator.compute import RooflineCompute
+            f"compute model '{model}': {key} is '{text}'; give a number, such as {key}={default:g}."
+        ) from None
 
-    if word in DEVICES:
-        launch = number(word, options, "launch", 0.0)
-        if "efficiency" in options:
-            efficiency = number(word, options, "efficiency", 1.0)
-            return RooflineCompute(DEVICES[word], efficiency, launch)
-        shares = shares_of(word)
-        return RooflineCompute(
-            DEVICES[word], shares.compute, launch, memory_efficiency=shares.memory
+
+def _learned(word: str, place: str) -> ComputeModel:
+    from layerdag.simulator.learned import OperatorLatency, OperatorTrees
+
+    if word == "learned":
+        if place:
+            return PredictedCompute(OperatorLatency.from_prefix(place).microseconds)
+        raise ConfigError(
+            "compute model 'learned' needs measured traces; write learned:PREFIX, such as "
+            "learned:runs/mine for runs/mine.0.et, runs/mine.1.et, ..."
         )
-    known = [*MODELS, *DEVICES]
+    if place:
+        return PredictedCompute(OperatorTrees.load(place).microseconds)
     raise ConfigError(
-        f"unknown compute model '{word}'.{did_you_mean(word, known)} Known are {', '.join(known)}."
+        "compute model 'surrogate' needs a folder; write surrogate:FOLDER, where 'layerdag "
+        "surrogate fit DATA --per operator --out FOLDER' wrote one."
     )
 
 
 def _measured_kernels(device: str, options: dict[str, str]) -> ComputeModel:
-    """Return the kernels of a device, fitted to operators of the user's where these are named."""
+    """Return the kernels of a device, fitted to the user's own operators where these are named."""
     from layerdag.simulator.measured_kernels import MeasuredKernels
 
-    tf32 = bool(number("measured", options, "tf32", 0.0))
+    tf32 = bool(_number("measured", options, "tf32", 0.0))
     path = options.pop("operators", None)
     if path is None:
         return MeasuredKernels(device, tf32=tf32)
@@ -133,23 +170,61 @@ def _measured_kernels(device: str, options: dict[str, str]) -> ComputeModel:
     return MeasuredKernels(device, tf32=tf32, tables=False, fits=found.fits, note=found.line)
 
 
-def _learned(prefix: str) -> ComputeModel:
-    if not prefix:
+def _systolic(size: str, options: dict[str, str]) -> ComputeModel:
+    """Return the array ``ROWSxCOLUMNS``; takes the options that it knows out of ``options``."""
+    from layerdag.simulator.learned import ElementwiseLatency
+    from layerdag.simulator.systolic import (
+        FITTED_ON,
+        MAPS,
+        BatchReduction,
+        Clock,
+        CyclesToTime,
+        Dataflow,
+        SystolicArray,
+        SystolicCompute,
+        read_map,
+    )
+
+    match = re.fullmatch(r"(\d{1,6})x(\d{1,6})", size)
+    if not match:
         raise ConfigError(
-            "compute model 'learned' needs measured traces; write learned:PREFIX, such as "
-            "learned:runs/mine for runs/mine.0.et, runs/mine.1.et, ..."
+            f"compute model 'systolic': '{size}' is no size; write ROWSxCOLUMNS, such as "
+            "systolic:128x128."
         )
-    from layerdag.simulator.learned import OperatorLatency
-
-    return PredictedCompute(OperatorLatency.from_prefix(prefix).microseconds)
-
-
-def _surrogate(folder: str) -> ComputeModel:
-    if not folder:
+    dataflow = options.pop("dataflow", "ws")
+    if dataflow not in [each.value for each in Dataflow]:
         raise ConfigError(
-            "compute model 'surrogate' needs a folder; write surrogate:FOLDER, where 'layerdag "
-            "surrogate fit DATA --per operator --out FOLDER' wrote one."
+            f"compute model 'systolic': dataflow is '{dataflow}'; it is ws (weight stationary), os "
+            "(output stationary) or is (input stationary)."
         )
-    from layerdag.simulator.learned import OperatorTrees
-
-    return PredictedCompute(OperatorTrees.load(folder).microseconds)
+    array = SystolicArray(int(match[1]), int(match[2]), Dataflow(dataflow))
+    if "clock" in options and "map" in options:
+        raise ConfigError("compute model 'systolic': give a clock or a map, not both.")
+    name = options.pop("map", None)
+    to_time: CyclesToTime
+    batch: BatchReduction | None = None
+    if name is None:
+        to_time = Clock(_number("systolic", options, "clock", 1.0))
+    elif name.endswith(".csv"):
+        to_time = read_map(array, name)
+    elif name not in MAPS:
+        raise ConfigError(
+            f"compute model 'systolic': unknown map '{name}'.{did_you_mean(name, MAPS)} "
+            f"Known are {', '.join(MAPS)}, and a CSV of your own."
+        )
+    elif array != FITTED_ON:
+        raise ConfigError(
+            f"compute model 'systolic': the map {name} was fitted to systolic:128x128,dataflow=ws; "
+            "use that array, a clock, or a CSV of your own measurements."
+        )
+    else:
+        to_time, batch = MAPS[name]
+    bandwidth = _number("systolic", options, "bandwidth", 0.0) if "bandwidth" in options else None
+    learned = options.pop("elementwise", None)
+    return SystolicCompute(
+        array,
+        to_time,
+        batch=batch,
+        bytes_per_ns=bandwidth,
+        elementwise=ElementwiseLatency.from_csv(learned) if learned else None,
+    )

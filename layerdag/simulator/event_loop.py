@@ -21,7 +21,7 @@ from layerdag.simulator.rank_symmetry import (
     representatives,
     select_rows,
 )
-from layerdag.traces.trace import NodeType, Trace, communicates
+from layerdag.traces.trace import NodeType, communicates
 
 MAX_WAITS_PER_RANK, MAX_ORPHANS = 4, 1024
 GROUP_DELAY_NS = 10
@@ -32,95 +32,39 @@ WORTH_DIVIDING = 1 << 14
 _MAX_TRIES = 4  # each sets ranks apart whose places in a kind of phase differ
 
 _PHASE = np.dtype(
-    [
-        ("size", np.int64),
-        *(
-            (name, np.int32)
-            for name in (
-                "type",
-                "algorithm",
-                "window",
-                "dimension",
-                "members",
-                "stride",
-                "queue_choice",
-                "tree_counter",
-            )
-        ),
+    [("size", np.int64)]
+    + [
+        (name, np.int32)
+        for name in (
+            *("type", "algorithm", "window", "dimension", "members", "stride"),
+            *("queue_choice", "tree_counter"),
+        )
     ]
 )
 
-_FIELDS = (
-    *((name, "i") for name in ("num_ranks", "num_classes", "num_dims", "num_plans", "num_groups")),
-    *(
-        (name, "p")
-        for name in (
-            "class_of_rank",
-            "number",
-            "representative",
-        )
-    ),
-    ("num_numbers", "i"),
-    *(
-        (name, "p")
-        for name in (
-            "node_ptr",
-            "kind",
-            "slot",
-            "duration",
-            "peer",
-            "tag",
-            "child_ptr",
-            "child",
-            "indegree",
-            "role_ptr",
-            "role",
-            "sender",
-            "out_ptr",
-            "phase_ptr",
-            "phase",
-            "chunks",
-            "group_ptr",
-            "group_rank",
-            "rank_group_ptr",
-            "rank_group",
-            "rank_position",
-            "group_tag",
-            "group_like",
-            "dim_size",
-            "dim_type",
-            "dim_bandwidth",
-            "dim_latency",
-        )
-    ),
-    ("reduce_bandwidth", "d"),
-    *(
-        (name, "i")
-        for name in (
-            "endpoint_delay",
-            "group_delay",
-            "queues_per_dim",
-            "active_per_queue",
-            "memory_ranks",
-            "congestion_aware",
-            "rendezvous",
-            "solve_runs",
-            "comm_streams",
-        )
-    ),
+_INPUTS = (
+    (ctypes.c_int64, "num_ranks num_classes num_dims num_plans num_groups"),
+    (ctypes.c_void_p, "class_of_rank number representative"),
+    (ctypes.c_int64, "num_numbers"),
+    (ctypes.c_void_p, "node_ptr kind slot duration peer tag child_ptr child indegree"),
+    (ctypes.c_void_p, "role_ptr role sender out_ptr phase_ptr phase chunks"),
+    (ctypes.c_void_p, "group_ptr group_rank rank_group_ptr rank_group rank_position"),
+    (ctypes.c_void_p, "group_tag group_like dim_size dim_type dim_bandwidth dim_latency"),
+    (ctypes.c_double, "reduce_bandwidth"),
+    (ctypes.c_int64, "endpoint_delay group_delay queues_per_dim active_per_queue memory_ranks"),
+    (ctypes.c_int64, "congestion_aware rendezvous solve_runs comm_streams"),
 )
-_CTYPES: dict[str, type] = {"i": ctypes.c_int64, "p": ctypes.c_void_p, "d": ctypes.c_double}
 
 
 class _Input(ctypes.Structure):
-    _fields_ = tuple((name, _CTYPES[code]) for name, code in _FIELDS)
-
-
-_OUTPUTS = ("issue", "finish", "rank_finish", "events", "lane", "instant", "uneven")
+    _fields_ = tuple((name, kind) for kind, names in _INPUTS for name in names.split())
 
 
 class _Output(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_void_p) for name in _OUTPUTS]
+    _fields_ = tuple(
+        (name, ctypes.c_void_p)
+        for name in ("issue", "finish", "rank_finish", "events", "lane", "instant", "uneven")
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,13 +184,33 @@ def _run(
     program: LoweredProgram, method: Method, run: Representatives
 ) -> KernelOutput | PhaseKind | None:
     """Run some of the ranks by one method; a kind of phase where places differ that should not."""
+    size = getattr(library(), "sim_input_bytes", None)
+    if size is None or size() != ctypes.sizeof(_Input):
+        raise LayerdagError(
+            "The compiled kernels of layerdag belong to another version of it; install the package "
+            "again with 'pip install .' (in a checkout: python setup.py build_ext --inplace)."
+        )
     arrays = _arrays(program, run)
+    cluster, options = program.cluster, program.cluster.options
+    queues, active = options.queues_per_dimension, cluster.system.active_chunks_per_dimension
     given = _Input(
         **{name: array.ctypes.data for name, array in arrays.items()},
-        **_scalars(program),
         num_ranks=len(run.rank_K),
         num_numbers=program.num_ranks,
-        solve_runs=int(method),
+        num_classes=len(program.classes),
+        num_dims=len(cluster.network.dimensions),
+        num_plans=len(program.plans),
+        num_groups=len(program.groups.names),
+        reduce_bandwidth=cluster.system.local_mem_bw_gb or 0.0,
+        endpoint_delay=endpoint_delay(cluster),
+        group_delay=GROUP_DELAY_NS,
+        queues_per_dim=queues,
+        active_per_queue=-(-active // queues),
+        memory_ranks=memory_ranks(cluster.memory, program.num_ranks),
+        congestion_aware=options.congestion is not Congestion.UNAWARE,
+        rendezvous=options.rendezvous,
+        solve_runs=method,
+        comm_streams=options.comm_streams,
     )
     ptr_K1 = arrays["out_ptr"]
     rows, ranks = int(ptr_K1[-1]), len(run.rank_K)
@@ -262,7 +226,6 @@ def _run(
     wanted = _Output(**{name: array.ctypes.data for name, array in out.items()})
     max_rows = MAX_WAITS_PER_RANK * ranks + MAX_ORPHANS
     waits, unmatched = (np.zeros(1 + 5 * max_rows, dtype=np.int64) for _ in range(2))
-    _require_current_kernels()
     function = library().sim_run
     function.restype = ctypes.c_int64
     status = function(
@@ -292,15 +255,6 @@ def _run(
     )
 
 
-def _require_current_kernels() -> None:
-    size = getattr(library(), "sim_input_bytes", None)
-    if size is None or size() != ctypes.sizeof(_Input):
-        raise LayerdagError(
-            "The compiled kernels of layerdag belong to another version of it; install the package "
-            "again with 'pip install .' (in a checkout: python setup.py build_ext --inplace)."
-        )
-
-
 def _joined(parts: Iterable[np.ndarray], dtype: type) -> np.ndarray:
     return np.ascontiguousarray(np.concatenate(list(parts)), dtype=dtype)
 
@@ -314,6 +268,7 @@ def _arrays(program: LoweredProgram, run: Representatives) -> dict[str, np.ndarr
     edge_start = pointers([len(c.child_E) for c in classes])
     child_ptr = [c.child_ptr[:-1] + start for c, start in zip(classes, edge_start, strict=False)]
     child_ptr.append(edge_start[-1:])
+    roles = [_roles(c) for c in classes]
     dimensions = program.cluster.network.dimensions
     phases = [
         (p.size, *map(int, (p.type, p.algorithm, p.window, p.dimension, p.members, p.stride)),
@@ -329,8 +284,8 @@ def _arrays(program: LoweredProgram, run: Representatives) -> dict[str, np.ndarr
         "kind": _joined((c.kind_N for c in classes), np.uint8),
         "slot": _joined((c.slot_N for c in classes), np.uint8),
         "duration": _joined((c.cost_N for c in classes), np.int64),
-        "peer": _joined((_roles(c)[0] for c in classes), np.int32),
-        "tag": _joined((_roles(c)[1] for c in classes), np.int64),
+        "peer": _joined((peer_N for peer_N, _ in roles), np.int32),
+        "tag": _joined((tag_N for _, tag_N in roles), np.int64),
         "child_ptr": _joined(child_ptr, np.int64),
         "child": _joined((c.child_E for c in classes), np.int32),
         "indegree": _joined((c.indegree_N for c in classes), np.int32),
@@ -364,26 +319,6 @@ def _roles(nodes: ClassProgram) -> tuple[np.ndarray, np.ndarray]:
     return peer_N, tag_N
 
 
-def _scalars(program: LoweredProgram) -> dict[str, int | float]:
-    cluster, options = program.cluster, program.cluster.options
-    queues, active = options.queues_per_dimension, cluster.system.active_chunks_per_dimension
-    return {
-        "num_classes": len(program.classes),
-        "num_dims": len(cluster.network.dimensions),
-        "num_plans": len(program.plans),
-        "num_groups": len(program.groups.names),
-        "reduce_bandwidth": cluster.system.local_mem_bw_gb or 0.0,
-        "endpoint_delay": endpoint_delay(cluster),
-        "group_delay": GROUP_DELAY_NS,
-        "queues_per_dim": queues,
-        "active_per_queue": -(-active // queues),
-        "memory_ranks": memory_ranks(cluster.memory, program.num_ranks),
-        "congestion_aware": int(options.congestion is not Congestion.UNAWARE),
-        "rendezvous": int(options.rendezvous),
-        "comm_streams": options.comm_streams,
-    }
-
-
 _TURNS = (
     " With --num-queues-per-dim above 1 they must also have issued equally many before, of any "
     "group: a rank's queues take turns, and half of them run the other way round."
@@ -398,23 +333,23 @@ def explain(program: LoweredProgram, outcome: KernelOutput) -> str:
     total = len(outcome.finish_ns)
     done = int((outcome.finish_ns >= 0).sum())
     if done == total:
-        return _explain_unmatched(program, outcome)
+        source, target, tag, size, _ = outcome.unmatched[0].tolist()
+        nodes = program.of_rank(source)
+        sends = (nodes.kind_N == NodeKind.SEND) & (nodes.peer_N == target)
+        sender = np.flatnonzero(sends & (nodes.tag_N == tag) & (nodes.cost_N == size))
+        who = describe(program, source, int(sender[-1])) if len(sender) else f"rank {source}"
+        return (
+            f"{who} sends {size} bytes with tag {tag} to rank {target}, which never receives them; "
+            f"add the COMM_RECV node to rank {target} or drop the COMM_SEND."
+        )
     last = int(max(outcome.finish_ns.max(), outcome.issue_ns.max(), 0))
     state = f"{done} of {total} nodes were done when everything stopped at tick {last}."
     chain = _wait_chain(program, outcome)
     if not chain:
-        rank = _first_incomplete_rank(program, outcome)
+        row = int(np.argmax(outcome.finish_ns < 0))
+        rank = int(np.searchsorted(program.out_ptr, row, side="right") - 1)
         return f"{_explain_inside(program, outcome, rank)} {state}"
     return f"{_explain_chain(program, outcome, chain)} {state}"
-
-
-def _first_incomplete_rank(program: LoweredProgram, outcome: KernelOutput) -> int:
-    row = int(np.argmax(outcome.finish_ns < 0))
-    return int(np.searchsorted(program.out_ptr, row, side="right") - 1)
-
-
-def _rows(program: LoweredProgram, rank: int) -> slice:
-    return slice(int(program.out_ptr[rank]), int(program.out_ptr[rank + 1]))
 
 
 def describe(program: LoweredProgram, rank: int, row: int) -> str:
@@ -427,43 +362,18 @@ def describe(program: LoweredProgram, rank: int, row: int) -> str:
     """
     nodes, trace = program.of_rank(rank), program.workload.traces[rank]
     position = int(np.flatnonzero(trace.id_N == nodes.id_N[row])[0])
-    name = trace.names()[position]
-    label = f" '{name}'" if name else ""
-    return f"rank {rank} node {int(nodes.id_N[row])}{label} ({_kind(trace, position)})"
-
-
-def _kind(trace: Trace, position: int) -> str:
+    label = f" '{name}'" if (name := trace.names()[position]) else ""
     kind = NodeType(int(trace.type_N[position]))
-    if not communicates(np.array([kind]))[0]:
-        return kind.name
     size = int(trace.integers("comm_size")[0][position])
-    label = kind.name
+    what = kind.name
     if kind is NodeType.COMM_COLL:
-        label = CollectiveType(int(trace.integers("comm_type")[0][position])).name
+        collective = CollectiveType(int(trace.integers("comm_type")[0][position]))
         group = trace.texts("pg_name")[0][position]
-        return f"{label}, {size} bytes" + (f", group {group}" if group not in ("", "0") else "")
-    return f"{label}, {size} bytes, tag {int(trace.integers('comm_tag')[0][position])}"
-
-
-def _explain_unmatched(program: LoweredProgram, outcome: KernelOutput) -> str:
-    source, target, tag, size, _ = (int(v) for v in outcome.unmatched[0])
-    sender = _message_row(program.of_rank(source), NodeKind.SEND, (target, tag, size))
-    who = f"rank {source}" if sender is None else describe(program, source, sender)
-    return (
-        f"{who} sends {size} bytes with tag {tag} to rank {target}, which never receives them; "
-        f"add the COMM_RECV node to rank {target} or drop the COMM_SEND."
-    )
-
-
-def _message_row(nodes: ClassProgram, kind: NodeKind, what: tuple[int, int, int]) -> int | None:
-    peer, tag, size = what
-    found = np.flatnonzero(
-        (nodes.kind_N == kind)
-        & (nodes.peer_N == peer)
-        & (nodes.tag_N == tag)
-        & (nodes.cost_N == size)
-    )
-    return int(found[-1]) if len(found) else None
+        what = f"{collective.name}, {size} bytes"
+        what += "" if group in ("", "0") else f", group {group}"
+    elif communicates(np.array([kind]))[0]:
+        what += f", {size} bytes, tag {int(trace.integers('comm_tag')[0][position])}"
+    return f"rank {rank} node {int(nodes.id_N[row])}{label} ({what})"
 
 
 def _wait_chain(program: LoweredProgram, outcome: KernelOutput) -> list[tuple[int, int, int]]:
@@ -508,7 +418,7 @@ def _explain_chain(
             "messages in the same order, with the same sizes."
             + (_TURNS if program.cluster.options.queues_per_dimension > 1 else "")
         )
-    if (outcome.finish_ns[_rows(program, end)] >= 0).all():
+    if (outcome.finish_ns[program.rows(end)] >= 0).all():
         return f"deadlock: {text}, which has finished all its nodes without taking part."
     return f"deadlock: {text}; {_explain_inside(program, outcome, end)}"
 
@@ -527,7 +437,7 @@ def _size_mismatch(outcome: KernelOutput, chain: list[tuple[int, int, int]]) -> 
 
 
 def _explain_inside(program: LoweredProgram, outcome: KernelOutput, rank: int) -> str:
-    nodes, rows = program.of_rank(rank), _rows(program, rank)
+    nodes, rows = program.of_rank(rank), program.rows(rank)
     stuck = outcome.finish_ns[rows] < 0
     parent = np.repeat(np.arange(len(stuck)), np.diff(nodes.child_ptr))
     child = nodes.child_E

@@ -10,7 +10,7 @@ cost no more than their outcome. Inside a trace nodes stand in ascending id, whi
 reference's priority.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import final
@@ -280,6 +280,16 @@ class LoweredProgram:
         """Return the nodes of ``rank``."""
         roles = self.role[self.role_ptr[rank] : self.role_ptr[rank + 1]]
         return for_rank(self.classes[self.class_of_rank[rank]], tuple(roles.tolist()))
+
+    def rows(self, rank: int) -> slice:
+        """Return the rows of ``rank`` among the outcomes of all ranks."""
+        return slice(int(self.out_ptr[rank]), int(self.out_ptr[rank + 1]))
+
+    def represented(self) -> Iterator[tuple[Trace, ClassProgram, int]]:
+        """Yield the trace of the first rank of each class, the class, and its number of ranks."""
+        which, first, ranks = np.unique(self.class_of_rank, return_index=True, return_counts=True)
+        for index, rank, count in zip(which.tolist(), first.tolist(), ranks.tolist(), strict=True):
+            yield self.workload.traces[rank], self.classes[index], count
 
 
 def lower(workload: Workload, cluster: Cluster, compute: ComputeModel) -> LoweredProgram:

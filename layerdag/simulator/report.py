@@ -16,7 +16,6 @@ from layerdag.simulator.analysis import (
     critical_path,
     local_memory,
 )
-from layerdag.simulator.astra_sim import in_units, reference_memory, write_memory
 from layerdag.simulator.calibration import CalibratedMachine
 from layerdag.simulator.lowering import NodeKind
 from layerdag.simulator.measured_kernels import MeasuredKernels
@@ -227,12 +226,15 @@ def _peak_memory(
 
 
 def _tracked_memory(result: SimulationResult) -> tuple[dict[str, Any], list[str]]:
-    """Write and return the local memory as ASTRA-sim's track-local-mem tells it."""
+    """Write and return the local memory as ASTRA-sim's track-local-mem reports it."""
+    from layerdag.simulator.astra_sim import in_units, reference_memory, write_memory
+
     prefix = result.program.cluster.system.local_mem_trace
     peaks: dict[str, int] = {}
-    for found in reference_memory(result):
+    for rank in range(result.num_ranks):
+        found = reference_memory(result, rank)
         write_memory(found, prefix)
-        peaks[str(found.rank)] = found.peak
+        peaks[str(rank)] = found.peak
     highest = max(peaks.values())
     lines = ["", f"peak memory usage: {in_units(highest)} (as track-local-mem counts it; each"]
     lines[1] += f" rank's in {prefix}.<rank>.json)"

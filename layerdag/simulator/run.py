@@ -1,8 +1,6 @@
 """``simulate``: run a workload on a cluster; its result, notes, stragglers and exports.
 
-Ranks that differ: slower or faster devices, stragglers, and noise with a heavy tail.
-
-Beyond the reference, which runs every rank at the same speed; off by default.
+Traces are read and lowered, the compiled event loop runs them, and its ticks are the result.
 """
 
 import csv
@@ -10,7 +8,7 @@ import dataclasses
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -23,8 +21,8 @@ from layerdag.hardware.collectives import CollectiveType
 from layerdag.hardware.dtypes import number_class
 from layerdag.runtime.files import atomic_path
 from layerdag.runtime.settings import guess_message
-from layerdag.simulator.cluster import Cluster, ClusterOfAnySize, ClusterPreset
-from layerdag.simulator.collectives import Algorithm, CollectivePlan, PhaseType
+from layerdag.simulator.cluster import Cluster, ClusterOfAnySize
+from layerdag.simulator.collectives import Algorithm, PhaseType
 from layerdag.simulator.compute import (
     ComputeModel,
     MeasuredCompute,
@@ -66,15 +64,28 @@ _CPU_TIMES = (
 _ALONE = "the job has one rank, which ASTRA-sim itself refuses: its network needs two or more."
 
 
-def require_durations(workload: Workload, compute: ComputeModel) -> None:
+NOT_MODELED = (
+    "host time between operators",
+    "contention of computation and communication for memory and multiprocessors",
+    "limits of power and clock",
+    "other jobs on the network",
+)
+"""What no simulated time has, unless recorded durations hold it."""
+
+
+def _refuse_untimed(workload: Workload, compute: ComputeModel) -> None:
     """Raise SimulationError where no compute node has a time, so that each would take 1 ns.
 
     A trace that has costs instead of durations runs under ``ReferenceCompute``, as in the
-    reference; ``notes_on`` adds a note.
+    reference, with a note.
     """
     if not _untimed(workload, compute):
         return
-    costed = any(_has_costs(trace, row_M) for trace, row_M, _ in _computing(workload))
+    costed = any(
+        bool((trace.integers(name)[0][row_M] > 0).any())
+        for trace, row_M, _ in _computing(workload)
+        for name in ("num_ops", "tensor_size")
+    )
     if costed and isinstance(compute, ReferenceCompute):
         return
     count = sum(row_M.size * ranks for _, row_M, ranks in _computing(workload))
@@ -88,156 +99,6 @@ def require_durations(workload: Workload, compute: ComputeModel) -> None:
         f"{workload.source}: none of its {count:,} compute nodes states a duration that this "
         f"compute model reads, so each would take 1 ns; {remedy}."
     )
-
-
-NOT_MODELED = (
-    "host time between operators",
-    "contention of computation and communication for memory and multiprocessors",
-    "limits of power and clock",
-    "other jobs on the network",
-)
-"""What no simulated time has, unless recorded durations hold it."""
-
-
-def notes_on(program: LoweredProgram, compute: ComputeModel) -> tuple[str, ...]:
-    """Return what a reader of the figures should know, one sentence each."""
-    plans = program.plans
-    notes = [_EMPTY] if any(plan.size == 0 for plan in plans) else []
-    if program.workload.num_ranks == 1:
-        notes.append(_ALONE)
-    notes += flat_groups(program)
-    notes += _unknown_formats(program, compute)
-    if isinstance(compute, RooflineCompute):
-        notes.append(f"compute times: {compute.assumption}")
-    if _on_cpu(program, compute):
-        notes.append(_CPU_TIMES)
-    notes += _measured_collectives(program)
-    notes += _skipped(program)
-    notes += _stored(program)
-    if not isinstance(compute, ReferenceCompute):
-        return tuple(notes)
-    if program.cluster.system.local_mem_bw_gb is None and any(map(_reduces, plans)):
-        notes.append(_FREE)
-    if _untimed(program.workload, compute):
-        notes.append(_COSTS_UNUSED)
-    return tuple(notes)
-
-
-def flat_groups(program: LoweredProgram) -> Iterator[str]:
-    """Yield a sentence on collectives that run as flat rings beside a slower dimension."""
-    network = program.cluster.network
-    speeds = [dimension.bytes_per_ns for dimension in network.dimensions]
-    if len(speeds) == 1:
-        return
-    found: Counter[tuple[int, int]] = Counter()
-    moved: Counter[tuple[int, int]] = Counter()
-    ranks_C = np.bincount(program.class_of_rank, minlength=len(program.classes))
-    for nodes, ranks in zip(program.classes, ranks_C.tolist(), strict=True):
-        rows = np.flatnonzero((nodes.kind_N == NodeKind.COLLECTIVE) & (nodes.tag_N >= 0))
-        asked = Counter(zip(nodes.tag_N[rows].tolist(), nodes.peer_N[rows].tolist(), strict=True))
-        for (group, plan), count in asked.items():
-            if program.plans[plan].phases[0].stride:
-                continue
-            charged, spanned = program.groups.dimensions(group, network)
-            slowest = min(spanned, key=speeds.__getitem__, default=0)
-            if charged and speeds[slowest] < min(speeds[d] for d in charged):
-                found[slowest, min(charged)] += count * ranks
-                moved[slowest, min(charged)] += count * ranks * program.plans[plan].size
-    for (slowest, faster), count in sorted(found.items()):
-        yield (
-            f"{count:,} collectives of groups that span dimension {slowest} "
-            f"({moved[slowest, faster]:,} bytes) run as flat rings, whose messages are charged to "
-            f"the faster dimension {faster}: the bandwidth of dimension {slowest} has no effect on "
-            "them. Collectives by dimension (--group-collectives hierarchical, the default) charge "
-            "it where the group is a grid of ranks and each dimension has an implementation."
-        )
-
-
-def _on_cpu(program: LoweredProgram, compute: ComputeModel) -> bool:
-    if not isinstance(compute, MeasuredCompute | ReferenceCompute):
-        return False
-    computes = False
-    _, first_C = np.unique(program.class_of_rank, return_index=True)
-    for rank, nodes in zip(first_C.tolist(), program.classes, strict=False):
-        trace = program.workload.traces[rank]
-        row_M = np.flatnonzero(trace.type_N == NodeType.COMP)
-        if not row_M.size:
-            continue
-        computes = True
-        if (nodes.slot_N[nodes.type_N == NodeType.COMP] == Slot.CPU).all():
-            continue
-        devices = trace.texts("device")[0] if "cpu" in trace.strings else []
-        if not devices or any(devices[row] != "cpu" for row in row_M.tolist()):
-            return False
-    return computes
-
-
-def _unknown_formats(program: LoweredProgram, compute: ComputeModel) -> Iterator[str]:
-    if isinstance(compute, MeasuredCompute | ReferenceCompute | PredictedCompute):
-        return
-    _, first_C = np.unique(program.class_of_rank, return_index=True)
-    words = {dtype for rank in first_C.tolist() for dtype in program.workload.traces[rank].dtypes()}
-    unknown = sorted(word for word in words if number_class(word) is None)
-    if unknown:
-        yield (
-            f"the number formats {', '.join(map(repr, unknown[:5]))} of compute nodes are not "
-            "known; they count as float32."
-        )
-
-
-def _measured_collectives(program: LoweredProgram) -> Iterator[str]:
-    device = program.cluster.system.fitted_collectives
-    if not device:
-        return
-    found: Counter[int] = Counter()
-    _, first_C, ranks_C = np.unique(program.class_of_rank, return_index=True, return_counts=True)
-    for first, ranks in zip(first_C.tolist(), ranks_C.tolist(), strict=True):
-        trace = program.workload.traces[first]
-        kind_N = trace.integers("comm_type")[0][trace.type_N == NodeType.COMM_COLL]
-        for kind, count in Counter(kind_N.tolist()).items():
-            found[kind] += count * ranks
-    if not found:
-        return
-    told = [
-        ", ".join(f"{count:,} {CollectiveType(kind).name}" for kind, count in sorted(part.items()))
-        for part in (
-            {kind: count for kind, count in found.items() if kind in OPERATIONS},
-            {kind: count for kind, count in found.items() if kind not in OPERATIONS},
-        )
-    ]
-    yield (
-        f"collectives of groups of several ranks with NCCL's times on {device} in nodes of 8, each "
-        f"rank by itself, and the last dimension of the network among nodes: {told[0] or 'none'}; "
-        f"not measured, so as without: {told[1] or 'none'}."
-    )
-
-
-def _skipped(program: LoweredProgram) -> Iterator[str]:
-    ranks_C = np.bincount(program.class_of_rank, minlength=len(program.classes))
-    count_C = [int((nodes.type_N == NodeType.INVALID).sum()) for nodes in program.classes]
-    count = int(np.dot(ranks_C, count_C))
-    if count:
-        yield f"nodes of type INVALID take no time, as in the reference ({count:,} of them)."
-
-
-def _stored(program: LoweredProgram) -> Iterator[str]:
-    ranks_C = np.bincount(program.class_of_rank, minlength=len(program.classes))
-
-    def count(*kinds: NodeType) -> int:
-        found_C = [int(np.isin(nodes.type_N, kinds).sum()) for nodes in program.classes]
-        return int(np.dot(ranks_C, found_C))
-
-    stored, spans = count(NodeType.STORAGE), count(NodeType.BATCH, NodeType.CHECKPOINT)
-    if stored and program.cluster.system.storage_bw_gb is None:
-        yield (
-            f"operations on storage take their recorded durations ({stored:,} of them); state "
-            "storage-bw (GB/s) in system.json for their bytes over a bandwidth."
-        )
-    if spans:
-        yield (
-            "nodes that span a batch or a checkpoint take no time of their own "
-            f"({spans:,} of them)."
-        )
 
 
 def _computing(workload: Workload) -> Iterator[tuple[Trace, np.ndarray, int]]:
@@ -260,17 +121,122 @@ def _untimed(workload: Workload, compute: ComputeModel) -> bool:
     return computes
 
 
-def _reduces(plan: CollectivePlan) -> bool:
-    reducing = (PhaseType.ALL_REDUCE, PhaseType.REDUCE_SCATTER)
-    return any(
-        phase.type in reducing and phase.algorithm is not Algorithm.IN_NETWORK
+def _notes(program: LoweredProgram, compute: ComputeModel) -> Iterator[str]:
+    """Yield what a reader of the figures should know, one sentence each."""
+    system = program.cluster.system
+    if any(plan.size == 0 for plan in program.plans):
+        yield _EMPTY
+    if program.workload.num_ranks == 1:
+        yield _ALONE
+    yield from _flat_groups(program)
+    replayed = isinstance(compute, MeasuredCompute | ReferenceCompute)
+    if not replayed and not isinstance(compute, PredictedCompute):
+        dtypes = {dtype for trace, _, _ in program.represented() for dtype in trace.dtypes()}
+        unknown = sorted(dtype for dtype in dtypes if number_class(dtype) is None)
+        if unknown:
+            yield (
+                f"the number formats {', '.join(map(repr, unknown[:5]))} of compute nodes are not "
+                "known; they count as float32."
+            )
+    if isinstance(compute, RooflineCompute):
+        yield f"compute times: {compute.assumption}"
+    if replayed and _on_cpu(program):
+        yield _CPU_TIMES
+    if system.fitted_collectives:
+        yield from _measured_collectives(program, system.fitted_collectives)
+    count_T = np.zeros(256, dtype=np.int64)
+    for _, nodes, ranks in program.represented():
+        count_T += ranks * np.bincount(nodes.type_N, minlength=256)
+    if count_T[NodeType.INVALID]:
+        yield (
+            "nodes of type INVALID take no time, as in the reference "
+            f"({count_T[NodeType.INVALID]:,} of them)."
+        )
+    if count_T[NodeType.STORAGE] and system.storage_bw_gb is None:
+        yield (
+            f"operations on storage take their recorded durations ({count_T[NodeType.STORAGE]:,} "
+            "of them); state storage-bw (GB/s) in system.json for their bytes over a bandwidth."
+        )
+    if spans := count_T[NodeType.BATCH] + count_T[NodeType.CHECKPOINT]:
+        yield (
+            "nodes that span a batch or a checkpoint take no time of their own "
+            f"({spans:,} of them)."
+        )
+    if not isinstance(compute, ReferenceCompute):
+        return
+    reduces = any(
+        phase.type in (PhaseType.ALL_REDUCE, PhaseType.REDUCE_SCATTER)
+        and phase.algorithm is not Algorithm.IN_NETWORK
+        for plan in program.plans
         for phase in plan.phases
     )
+    if reduces and system.local_mem_bw_gb is None:
+        yield _FREE
+    if _untimed(program.workload, compute):
+        yield _COSTS_UNUSED
 
 
-def _has_costs(trace: Trace, row_M: np.ndarray) -> bool:
-    return any(
-        bool((trace.integers(name)[0][row_M] > 0).any()) for name in ("num_ops", "tensor_size")
+def _flat_groups(program: LoweredProgram) -> Iterator[str]:
+    """Yield a sentence on collectives that run as flat rings beside a slower dimension."""
+    network = program.cluster.network
+    speeds = [dimension.bytes_per_ns for dimension in network.dimensions]
+    if len(speeds) == 1:
+        return
+    found: Counter[tuple[int, int]] = Counter()
+    moved: Counter[tuple[int, int]] = Counter()
+    for _, nodes, ranks in program.represented():
+        rows = np.flatnonzero((nodes.kind_N == NodeKind.COLLECTIVE) & (nodes.tag_N >= 0))
+        asked = Counter(zip(nodes.tag_N[rows].tolist(), nodes.peer_N[rows].tolist(), strict=True))
+        for (group, plan), count in asked.items():
+            if program.plans[plan].phases[0].stride:
+                continue
+            charged, spanned = program.groups.dimensions(group, network)
+            slowest = min(spanned, key=speeds.__getitem__, default=0)
+            if charged and speeds[slowest] < min(speeds[d] for d in charged):
+                found[slowest, min(charged)] += count * ranks
+                moved[slowest, min(charged)] += count * ranks * program.plans[plan].size
+    for (slowest, faster), count in sorted(found.items()):
+        yield (
+            f"{count:,} collectives of groups that span dimension {slowest} "
+            f"({moved[slowest, faster]:,} bytes) run as flat rings, whose messages are charged to "
+            f"the faster dimension {faster}: the bandwidth of dimension {slowest} has no effect on "
+            "them. Collectives by dimension (--group-collectives hierarchical, the default) charge "
+            "it where the group is a grid of ranks and each dimension has an implementation."
+        )
+
+
+def _on_cpu(program: LoweredProgram) -> bool:
+    computes = False
+    for trace, nodes, _ in program.represented():
+        row_M = np.flatnonzero(trace.type_N == NodeType.COMP)
+        if not row_M.size:
+            continue
+        computes = True
+        if (nodes.slot_N[nodes.type_N == NodeType.COMP] == Slot.CPU).all():
+            continue
+        devices = trace.texts("device")[0] if "cpu" in trace.strings else []
+        if not devices or any(devices[row] != "cpu" for row in row_M.tolist()):
+            return False
+    return computes
+
+
+def _measured_collectives(program: LoweredProgram, device: str) -> Iterator[str]:
+    found: Counter[int] = Counter()
+    for trace, _, ranks in program.represented():
+        kind_N = trace.integers("comm_type")[0][trace.type_N == NodeType.COMM_COLL]
+        for kind, count in Counter(kind_N.tolist()).items():
+            found[kind] += count * ranks
+    if not found:
+        return
+    named = {True: "", False: ""}
+    for kind, count in sorted(found.items()):
+        part = f"{count:,} {CollectiveType(kind).name}"
+        before = named[kind in OPERATIONS]
+        named[kind in OPERATIONS] = f"{before}, {part}" if before else part
+    yield (
+        f"collectives of groups of several ranks with NCCL's times on {device} in nodes of 8, each "
+        f"rank by itself, and the last dimension of the network among nodes: "
+        f"{named[True] or 'none'}; not measured, so as without: {named[False] or 'none'}."
     )
 
 
@@ -282,15 +248,14 @@ class SimulationResult:
     ``finish_ns`` and ``lane`` have those of all ranks, 17 bytes per node once they are asked for.
 
     Attributes:
-        program: What was run.
-        outcome: What the kernel found.
+        program: The lowered workload.
+        outcome: Ticks of the ranks that were run.
         rank_finish_ns: int64 (R,), tick at which nothing of a rank was ready or running any more.
         exposed_comm_ns: int64 (R,), finish minus the GPU compute time, as ASTRA-sim reports it:
             exposed communication, idle time and CPU time together. Under ``replay_only`` minus the
             time of all nodes that are not on the CPU, as there; it may then be negative, where
             several of these ran at once.
         compute_ns: int64 (R,), total GPU compute time.
-        compute: What timed the compute nodes.
         notes: What a reader of the figures should know, one sentence each.
         what_if: Makespans with one part of the cluster better, where they were asked for.
     """
@@ -367,7 +332,7 @@ class SimulationResult:
         import pandas as pd
 
         return pd.DataFrame(
-            [row for rank in range(self.num_ranks) for row in _node_rows(self, rank)],
+            [row for rank in range(self.num_ranks) for row in _rows(self, rank)],
             columns=["rank", "id", "code", "issue_ns", "finish_ns", "type", "name"],
         ).drop(columns="code")
 
@@ -393,7 +358,7 @@ class SimulationResult:
 
     def rows(self, rank: int) -> slice:
         """Return the rows of ``rank`` in ``issue_ns``, ``finish_ns`` and ``lane``."""
-        return slice(int(self.program.out_ptr[rank]), int(self.program.out_ptr[rank + 1]))
+        return self.program.rows(rank)
 
     def nodes(self, rank: int) -> ClassProgram:
         """Return ids, types and costs of the nodes of ``rank``, in the order of its rows."""
@@ -415,42 +380,11 @@ class SimulationResult:
         }
 
 
-def gpu_compute_ns(program: LoweredProgram, outcome: KernelOutput) -> np.ndarray:
-    """Return the total time of GPU compute nodes of each rank, int64 (R,)."""
-    on_gpu = [(c.type_N == NodeType.COMP) & (c.slot_N == Slot.COMPUTE) for c in program.classes]
-    return _total_ns(program, outcome, on_gpu)
-
-
-def unexposed_ns(program: LoweredProgram, outcome: KernelOutput) -> np.ndarray:
-    """Return what ASTRA-sim takes off a rank's finish to tell its exposed communication, (R,).
-
-    That is the time of GPU compute nodes; under replay the reference counts every node that is not
-    on the CPU, communication too.
-    """
-    if not program.cluster.system.replay_only:
-        return gpu_compute_ns(program, outcome)
-    return _total_ns(program, outcome, [c.slot_N != Slot.CPU for c in program.classes])
-
-
-def _total_ns(
-    program: LoweredProgram, outcome: KernelOutput, counted: list[np.ndarray]
-) -> np.ndarray:
-    """Return the total time of each rank's nodes that a mask for each class picks, int64 (R,)."""
-    run = outcome.ranks
-    mask = np.concatenate([counted[c] for c in program.class_of_rank[run.rank_K]])
-    duration_ns = outcome.finish_ns - outcome.issue_ns
-    running = np.concatenate([[0], np.cumsum(np.where(mask, duration_ns, 0))])
-    return (running[outcome.ptr_K1[1:]] - running[outcome.ptr_K1[:-1]])[run.of_rank]
-
-
 @dataclass(frozen=True)
 class PowerLawNoise:
     """Each compute node takes t (1 + scale x), where P(X > x) = (1 + x) ** -exponent (Lomax).
 
-    Attributes:
-        exponent: Tail exponent, above 1; the smaller, the heavier the tail.
-        scale: Size of the noise; its mean is scale / (exponent - 1).
-        seed: Seed; every rank draws from a stream of its own.
+    The mean of the noise is scale / (exponent - 1); every rank draws from a stream of its own.
     """
 
     exponent: float
@@ -474,11 +408,9 @@ class PowerLawNoise:
 
 @dataclass(frozen=True)
 class Variation:
-    """How ranks differ.
+    """How ranks differ: factors on the compute time of some, and noise on every compute node.
 
-    Attributes:
-        time_factor: Factor on the compute time of single ranks, e.g. {3: 1.5} for a straggler.
-        noise: Noise on every compute node of every rank.
+    A straggler is ``Variation({3: 1.5})``.
     """
 
     time_factor: Mapping[int, float] = field(default_factory=dict)
@@ -506,26 +438,22 @@ def with_variation(program: LoweredProgram, variation: Variation) -> LoweredProg
     for rank in range(program.num_ranks):
         if variation.noise is None and rank not in variation.time_factor:
             continue
+        nodes = program.of_rank(rank)
+        rows = np.flatnonzero((nodes.type_N == NodeType.COMP) & (nodes.kind_N == NodeKind.TIMER))
+        factor = np.full(len(rows), variation.time_factor.get(rank, 1.0))
+        if variation.noise is not None:
+            factor *= variation.noise.factors(rank, len(rows))
+        cost_N = nodes.cost_N.copy()
+        slowed = np.maximum(np.floor(cost_N[rows] * factor), 1)
+        if (slowed > MAX_TIME_NS).any():
+            raise ConfigError(
+                f"rank {rank}: a compute node would take {slowed.max():.3g} ns with its time "
+                "factor or noise; at most 1e15 ns can be run, so give a smaller factor."
+            )
+        cost_N[rows] = slowed.astype(np.int64)
         class_of_rank[rank] = len(classes)
-        classes.append(_slowed(program.of_rank(rank), variation, rank))
+        classes.append(dataclasses.replace(nodes, cost_N=cost_N))
     return dataclasses.replace(program, classes=tuple(classes), class_of_rank=class_of_rank)
-
-
-def _slowed(nodes: ClassProgram, variation: Variation, rank: int) -> ClassProgram:
-    """Return the nodes of a rank with its factor and noise, at least 1 ns each."""
-    rows = np.flatnonzero((nodes.type_N == NodeType.COMP) & (nodes.kind_N == NodeKind.TIMER))
-    factor = np.full(len(rows), variation.time_factor.get(rank, 1.0))
-    if variation.noise is not None:
-        factor *= variation.noise.factors(rank, len(rows))
-    cost_N = nodes.cost_N.copy()
-    slowed = np.maximum(np.floor(cost_N[rows] * factor), 1)
-    if (slowed > MAX_TIME_NS).any():
-        raise ConfigError(
-            f"rank {rank}: a compute node would take {slowed.max():.3g} ns with its time factor "
-            "or noise; at most 1e15 ns can be run, so give a smaller factor."
-        )
-    cost_N[rows] = slowed.astype(np.int64)
-    return dataclasses.replace(nodes, cost_N=cost_N)
 
 
 def simulate(
@@ -570,29 +498,28 @@ def simulate(
     if not isinstance(workload, Workload):
         workload = read_workload(workload)
     cluster = Cluster(cluster) if isinstance(cluster, str) else cluster
-    if isinstance(cluster, ClusterPreset):
-        compute = compute or cluster.compute
     cluster = cluster.with_ranks(workload.num_ranks)
     if reference_semantics:
         cluster = cluster.changed(reference_semantics=True)
-    compute = compute or cluster.compute
-    if not isinstance(compute, ComputeModel):
-        cluster = with_measured_collectives(cluster, compute)
-        compute = compute_model(compute, cluster.system)
-    model = compute
+    chosen = compute or cluster.compute
+    if isinstance(chosen, ComputeModel):
+        model = chosen
+    else:
+        cluster = _with_measured_collectives(cluster, chosen)
+        model = compute_model(chosen, cluster.system)
 
     def makespan_s(changed: Workload) -> float:
         return _run(changed, cluster, model).makespan_s
 
     workload, scaled = with_host(workload, host, makespan_s)
-    result = _run(workload, cluster, compute, variation)
+    result = _run(workload, cluster, model, variation)
     if scaled is not None:
         note = f"the host's time is scaled by {scaled:.3f}"
         result = dataclasses.replace(result, notes=(*result.notes, note))
     if not what_if:
         return result
     base, found = result.makespan_ns, [Sensitivity("as given", result.makespan_ns, 0.0)]
-    for change, other, changed_compute in _better(cluster, compute):
+    for change, other, changed_compute in _better(cluster, model):
         makespan = _run(workload, other, changed_compute, variation).makespan_ns
         found.append(Sensitivity(change, makespan, (base - makespan) / base if base else 0.0))
     return dataclasses.replace(result, what_if=tuple(found))
@@ -604,7 +531,7 @@ def _run(
     compute: ComputeModel,
     variation: Variation | None = None,
 ) -> SimulationResult:
-    require_durations(workload, compute)
+    _refuse_untimed(workload, compute)
     program = lower(workload, cluster, compute)
     if variation is not None:
         program = with_variation(program, variation)
@@ -614,26 +541,37 @@ def _run(
     if isinstance(compute, ReferenceCompute):
         _refuse_instant_start(program, outcome)
     rank_finish_ns = outcome.rank_finish_ns[outcome.ranks.of_rank]
+    on_gpu = [(c.type_N == NodeType.COMP) & (c.slot_N == Slot.COMPUTE) for c in program.classes]
+    compute_ns = unexposed_ns = _total_ns(program, outcome, on_gpu)
+    if cluster.system.replay_only:
+        # There the reference counts every node that is not on the CPU, communication too.
+        off_cpu = [c.slot_N != Slot.CPU for c in program.classes]
+        unexposed_ns = _total_ns(program, outcome, off_cpu)
     return SimulationResult(
         program=program,
         outcome=outcome,
         rank_finish_ns=rank_finish_ns,
-        exposed_comm_ns=rank_finish_ns - unexposed_ns(program, outcome),
-        compute_ns=gpu_compute_ns(program, outcome),
+        exposed_comm_ns=rank_finish_ns - unexposed_ns,
+        compute_ns=compute_ns,
         compute=compute,
-        notes=notes_on(program, compute),
+        notes=tuple(_notes(program, compute)),
     )
+
+
+def _total_ns(
+    program: LoweredProgram, outcome: KernelOutput, counted: list[np.ndarray]
+) -> np.ndarray:
+    """Return the total time of each rank's nodes that a mask for each class picks, int64 (R,)."""
+    run = outcome.ranks
+    mask = np.concatenate([counted[c] for c in program.class_of_rank[run.rank_K]])
+    duration_ns = outcome.finish_ns - outcome.issue_ns
+    running = np.concatenate([[0], np.cumsum(np.where(mask, duration_ns, 0))])
+    return (running[outcome.ptr_K1[1:]] - running[outcome.ptr_K1[:-1]])[run.of_rank]
 
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """Outcome of one change.
-
-    Attributes:
-        change: What was changed, in words.
-        makespan_ns: Makespan with it.
-        gain: Share of the makespan that it saves; negative if it costs.
-    """
+    """Makespan with a change of the cluster; ``gain`` is the share that it saves."""
 
     change: str
     makespan_ns: int
@@ -656,29 +594,21 @@ def _better(cluster: Cluster, compute: ComputeModel) -> Iterator[tuple[str, Clus
             yield f"dim {index} {label}", dataclasses.replace(cluster, network=network), compute
 
 
-def with_measured_collectives(cluster: Cluster, compute: str) -> Cluster:
+def _with_measured_collectives(cluster: Cluster, compute: str) -> Cluster:
     """Return the cluster with the collectives of the device of a compute model, where it has any.
 
     A system that states where its collectives' times come from keeps them. They are simulated where
     messages share links, and where the network has no nodes like those that were measured, by their
     size and the bandwidth of their links.
-
-    Args:
-        cluster: To run on.
-        compute: The name of the compute model, as ``simulate`` takes it.
     """
     if cluster.system.fitted_collectives is not None:
         return cluster
     device, dimensions = device_of(compute), cluster.network.dimensions
-    unshared = cluster.options.congestion is Congestion.UNAWARE
-    fits = (
-        device
-        and unshared
-        and has_nodes(
-            device, [each.npus for each in dimensions], [each.bytes_per_ns for each in dimensions]
-        )
-    )
-    system = dataclasses.replace(cluster.system, fitted_collectives=device if fits else "")
+    ranks, rates = zip(*((each.npus, each.bytes_per_ns) for each in dimensions), strict=True)
+    shared = cluster.options.congestion is not Congestion.UNAWARE
+    if not device or shared or not has_nodes(device, ranks, rates):
+        device = ""
+    system = dataclasses.replace(cluster.system, fitted_collectives=device)
     return dataclasses.replace(cluster, system=system)
 
 
@@ -704,35 +634,21 @@ NODE_COLUMNS = (
 )  # fmt: skip
 """Columns of the CSV file with every node; the first five are those of the reference's log."""
 
-_LANE = {
-    Slot.CPU: "CPU",
-    Slot.COMPUTE: "compute",
-    Slot.COMM: "communication",
-    Slot.NONE: "receive",
-}
-
-
-def _lanes(result: SimulationResult) -> dict[int, str]:
-    """Return number and name of every lane; further communication streams follow the slots."""
-    lanes = {int(slot): name for slot, name in _LANE.items()}
-    streams = result.program.cluster.options.comm_streams
-    return lanes | {_lane(Slot.COMM, i): f"communication {i + 1}" for i in range(1, streams)}
-
-
-def _lane(slot: int, stream: int) -> int:
-    return len(_LANE) + stream - 1 if stream else slot
-
 
 def write_nodes(result: SimulationResult, path: str | Path) -> None:
     """Write a row of ``NODE_COLUMNS`` for every node, by rank and node id."""
+    write_node_rows((row for rank in range(result.num_ranks) for row in _rows(result, rank)), path)
+
+
+def write_node_rows(rows: Iterable[tuple[object, ...]], path: str | Path) -> None:
+    """Write rows of ``NODE_COLUMNS``."""
     with atomic_path(path) as draft, draft.open("w", encoding="utf-8", newline="") as file:
         write = csv.writer(file, lineterminator="\n")
         write.writerow(NODE_COLUMNS)
-        for rank in range(result.num_ranks):
-            write.writerows(_node_rows(result, rank))
+        write.writerows(rows)
 
 
-def _node_rows(result: SimulationResult, rank: int) -> Iterator[tuple[object, ...]]:
+def _rows(result: SimulationResult, rank: int) -> Iterator[tuple[object, ...]]:
     trace = result.program.workload.traces[rank]
     name_of = dict(zip(trace.id_N.tolist(), trace.names(), strict=True))
     for node, kind, start, end in _ticks(result, rank):
@@ -741,9 +657,16 @@ def _node_rows(result: SimulationResult, rank: int) -> Iterator[tuple[object, ..
 
 def _ticks(result: SimulationResult, rank: int) -> Iterator[tuple[int, int, int, int]]:
     nodes = result.nodes(rank)
-    issue_N, finish_N = result.ticks(rank)
-    columns = (nodes.id_N, nodes.type_N, issue_N, finish_N)
+    columns = (nodes.id_N, nodes.type_N, *result.ticks(rank))
     return zip(*(column.tolist() for column in columns), strict=True)
+
+
+_LANES = {
+    Slot.CPU: "CPU",
+    Slot.COMPUTE: "compute",
+    Slot.COMM: "communication",
+    Slot.NONE: "receive",
+}
 
 
 def write_timeline(result: SimulationResult, path: str | Path) -> None:
@@ -754,22 +677,27 @@ def write_timeline(result: SimulationResult, path: str | Path) -> None:
     """
     with atomic_path(path) as draft, draft.open("w", encoding="utf-8") as file:
         file.write('{"displayTimeUnit":"ns","traceEvents":[\n')
-        file.write(",\n".join(_lane_names(result)))
+        file.write(",\n".join(json.dumps(label) for label in _labels(result)))
         for rank in range(result.num_ranks):
             for event in _spans(result, rank):
                 file.write(",\n" + json.dumps(event, separators=(",", ":")))
         file.write("\n]}\n")
 
 
-def _lane_names(result: SimulationResult) -> Iterator[str]:
+def _lane(slot: int, stream: int) -> int:
+    """Return the number of a lane; further communication streams follow the slots."""
+    return len(_LANES) + stream - 1 if stream else slot
+
+
+def _labels(result: SimulationResult) -> Iterator[dict[str, object]]:
+    lanes = {int(slot): name for slot, name in _LANES.items()}
+    for stream in range(1, result.program.cluster.options.comm_streams):
+        lanes[_lane(Slot.COMM, stream)] = f"communication {stream + 1}"
     for rank in range(result.num_ranks):
-        label = {"ph": "M", "pid": rank, "name": "process_name", "args": {"name": f"rank {rank}"}}
-        yield json.dumps(label)
-        for lane, name in _lanes(result).items():
+        yield {"ph": "M", "pid": rank, "name": "process_name", "args": {"name": f"rank {rank}"}}
+        for lane, name in lanes.items():
             named = {"name": name}
-            yield json.dumps(
-                {"ph": "M", "pid": rank, "tid": lane, "name": "thread_name", "args": named}
-            )
+            yield {"ph": "M", "pid": rank, "tid": lane, "name": "thread_name", "args": named}
 
 
 def _spans(result: SimulationResult, rank: int) -> Iterator[dict[str, object]]:

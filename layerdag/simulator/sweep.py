@@ -17,6 +17,7 @@ import yaml
 
 from layerdag.errors import ConfigError, LayerdagError, SimulationError, UsageError
 from layerdag.runtime.files import atomic_path
+from layerdag.runtime.json_shape import from_json, parse_json, require_finite, require_known
 from layerdag.runtime.processes import in_any_order
 from layerdag.runtime.reading import read_whole
 from layerdag.runtime.settings import MAX_CONFIG_BYTES, did_you_mean, load_yaml
@@ -41,7 +42,7 @@ class Journal(Generic[R]):
     What failed is no outcome: it may have failed for want of memory, and is tried again.
 
     Args:
-        path: The file; made with its folder when the first row comes.
+        path: Made with its folder when the first row comes.
         kind: Frozen dataclass of a row. Its first field tells a journal from another file, its
             field ``key`` is a hash of all that determines the row.
     """
@@ -77,15 +78,16 @@ class Journal(Generic[R]):
         return rows
 
     def _row(self, line: str) -> Any:
-        """Return a row whose fields have the types of an outcome, None for any other line."""
+        """Return the outcome that a line holds, None for any other line."""
         try:
-            found = json.loads(line)
-            row = self._kind(**found)
-        except (ValueError, TypeError, AttributeError, RecursionError):
+            found = parse_json(line)
+            require_finite(found)
+            row = from_json(self._kind, found)
+            require_known(found, (c.name for c in fields(self._kind)))
+        except (ValueError, AttributeError, RecursionError):
             return None
-        if not all(_fits(getattr(row, c.name), str(c.type)) for c in fields(row)):
-            return None
-        return None if row.error or not row.key else row
+        below = any(isinstance(value, int | float) and value < 0 for value in found.values())
+        return None if row.error or not row.key or below else row
 
     def append(self, row: R) -> None:
         """Write one row at the end of the file, unless it has an error."""
@@ -97,17 +99,6 @@ class Journal(Generic[R]):
                 file.write("\n")  # the last line may have been cut off
             self._begun = True
             file.write(json.dumps(asdict(cast(Any, row))) + "\n")
-
-
-def _fits(value: object, kind: str) -> bool:
-    if value is None:
-        return "None" in kind
-    if isinstance(value, bool):
-        return "bool" in kind
-    if isinstance(value, int | float):
-        usable = math.isfinite(value) and value >= 0
-        return usable and ("float" in kind or (isinstance(value, int) and "int" in kind))
-    return isinstance(value, str) and "str" in kind
 
 
 _NAMED = ("workloads", "systems", "networks")
@@ -123,20 +114,9 @@ MAX_POINTS = 100_000
 
 @dataclass(frozen=True)
 class SweepPoint:
-    """One simulation of a sweep.
+    """One simulation of a sweep, by the names and paths in the sweep file.
 
-    Attributes:
-        workload: Name of the workload.
-        system: Name of the system file.
-        network: Name of the network file.
-        compute: Compute-cost model, as ``--compute`` takes it; its files are relative to the
-            current folder.
-        congestion: "unaware" or "aware".
-        prefix: Prefix of the workload's files.
-        system_file: Path of ``system.json``.
-        network_file: Path of ``network.yml``.
-        cost: Cost of the network as the sweep file gives it, 0 if it does not.
-        group_collectives: "hierarchical" or "flat".
+    Files of the compute model are relative to the current folder; ``cost`` is that of the network.
     """
 
     workload: str
@@ -186,24 +166,9 @@ def _workload(prefix: str, files: _Stamps) -> Workload:
 
 @dataclass(frozen=True)
 class SweepRow:
-    """Outcome of one point; ``error`` is empty if it ran to its end.
+    """Outcome of one point, means over ranks; ``error`` is empty if it ran to its end.
 
-    Attributes:
-        workload: Name of the workload.
-        system: Name of the system.
-        network: Name of the network.
-        compute: Compute-cost model.
-        congestion: Network model.
-        cost: Cost of the network.
-        ranks: Number of ranks.
-        nodes: Number of nodes of all ranks.
-        makespan_ns: End of the last rank.
-        mean_compute_ns: GPU compute time, mean over ranks.
-        mean_exposed_ns: The rest of a rank's time, mean over ranks.
-        error: Why the point could not run.
-        key: Hash of everything that went in.
-        group_collectives: How collectives of groups ran.
-        notes: What a reader of the figures should know, a sentence on each line.
+    ``key`` is a hash of everything that went in, ``notes`` has a sentence on each line.
     """
 
     workload: str
@@ -325,7 +290,10 @@ def _list(path: Path, content: dict[str, Any], key: str) -> list[str]:
 
 def run_point(point: SweepPoint, key: str = "") -> SweepRow:
     """Simulate one point; what cannot run becomes a row with an error."""
-    head = (point.workload, point.system, point.network, point.compute, point.congestion)
+    row = SweepRow(
+        point.workload, point.system, point.network, point.compute, point.congestion, point.cost,
+        key=key, group_collectives=point.group_collectives,
+    )  # fmt: skip
     try:
         options = RunOptions(congestion=Congestion(point.congestion))
         files = {"system": point.system_file, "network": point.network_file}
@@ -337,27 +305,19 @@ def run_point(point: SweepPoint, key: str = "") -> SweepRow:
         workload = _workload(point.prefix, _stamped(point.prefix))
         result = simulate(workload, cluster, compute=point.compute)
     except (LayerdagError, ValueError) as error:
-        told = _without_folders(str(error), point)
-        way = point.group_collectives
-        return SweepRow(*head, point.cost, error=told, key=key, group_collectives=way)
-    return SweepRow(
-        *head,
-        point.cost,
+        message = str(error)
+        for file in (point.prefix, point.system_file, point.network_file):
+            message = message.replace(f"{Path(file).parent}{os.sep}", "")
+        return replace(row, error=message)
+    return replace(
+        row,
         ranks=result.num_ranks,
         nodes=result.num_nodes,
         makespan_ns=result.makespan_ns,
         mean_compute_ns=float(result.compute_ns.mean()),
         mean_exposed_ns=float(result.exposed_comm_ns.mean()),
-        key=key,
-        group_collectives=point.group_collectives,
         notes="\n".join((*map(str, workload.notes), *result.notes)),
     )
-
-
-def _without_folders(message: str, point: SweepPoint) -> str:
-    for file in (point.prefix, point.system_file, point.network_file):
-        message = message.replace(f"{Path(file).parent}{os.sep}", "")
-    return message
 
 
 def run_sweep(
@@ -371,9 +331,9 @@ def run_sweep(
         points: What to simulate.
         journal: A file of JSON lines that finished rows are appended to. A point whose inputs are
             unchanged is taken from it, so an interrupted sweep goes on where it stopped.
-        run_all: Who simulates points, given with their keys, and yields rows in any order, for
-            example ``in_processes`` or ``ray_cluster.run_on_ray`` with their first argument bound;
-            by default this process.
+        run_all: Simulates points, given with their keys, and yields rows in any order, such as
+            ``in_processes`` or ``run_on_ray`` with the first argument bound; by default this
+            process.
     """
     record = Journal(journal, SweepRow)
     known = record.read()
@@ -433,9 +393,6 @@ def run_on_ray(address: str, todo: list[tuple[SweepPoint, str]]) -> Iterator[Swe
         ray.shutdown()
 
 
-_COLUMNS = tuple(column.name for column in fields(SweepRow))
-
-
 def write_rows(rows: Sequence[SweepRow], path: str | Path) -> None:
     """Write rows as Parquet (a name that ends in .parquet; needs pyarrow) or CSV.
 
@@ -445,23 +402,19 @@ def write_rows(rows: Sequence[SweepRow], path: str | Path) -> None:
     path = Path(path)
     with atomic_path(path) as draft:
         if path.suffix == ".parquet":
-            _write_parquet(rows, draft)
+            try:
+                import pyarrow
+                from pyarrow import parquet
+            except ImportError:
+                raise UsageError(
+                    "Parquet needs the package pyarrow, which is not installed; write .csv instead."
+                ) from None
+            parquet.write_table(pyarrow.Table.from_pylist([asdict(row) for row in rows]), draft)
             return
         with draft.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, _COLUMNS, lineterminator="\n")
+            writer = csv.DictWriter(file, [c.name for c in fields(SweepRow)], lineterminator="\n")
             writer.writeheader()
             writer.writerows(asdict(row) for row in rows)
-
-
-def _write_parquet(rows: Sequence[SweepRow], path: Path) -> None:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError:
-        raise UsageError(
-            "Parquet needs the package pyarrow, which is not installed; write .csv instead."
-        ) from None
-    parquet.write_table(pyarrow.Table.from_pylist([asdict(row) for row in rows]), path)
 
 
 def speed_ups(rows: Sequence[SweepRow]) -> list[tuple[SweepRow, float]]:

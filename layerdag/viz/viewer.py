@@ -376,7 +376,7 @@ def simulated_timing(
         raise UsageError(
             f"--rank {rank}: {workload.source} has ranks 0 to {workload.num_ranks - 1}."
         )
-    result = simulate(workload, Cluster.preset(preset), compute=compute)
+    result = simulate(workload, Cluster(preset), compute=compute)
     trace = workload.traces[rank]
     # Rows of a result are in ascending id, those of a trace in the order of its file.
     order_N = np.argsort(trace.id_N, kind="stable")

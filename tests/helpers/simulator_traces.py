@@ -3,6 +3,7 @@
 import dataclasses
 
 from layerdag.hardware.collectives import CollectiveType
+from layerdag.simulator.cluster import Cluster
 from layerdag.simulator.config import Dimension, NetworkConfig, SystemConfig, Topology
 from layerdag.simulator.run import SimulationResult
 from layerdag.traces.builder import NodeSpec, build_trace
@@ -87,3 +88,9 @@ def ticks(result: SimulationResult, rank: int = 0) -> list[tuple[int, int]]:
     rows = result.rows(rank)
     pairs = zip(result.issue_ns[rows].tolist(), result.finish_ns[rows].tolist(), strict=True)
     return list(pairs)
+
+
+def small_cluster(num_ranks: int) -> tuple[SystemConfig, NetworkConfig]:
+    """Return system and network of ``Cluster("small")``."""
+    cluster = Cluster("small", num_ranks=num_ranks)
+    return cluster.system, cluster.network

@@ -9,6 +9,7 @@ from hypothesis import assume, example, given, strategies as st
 from laws import tried
 from random_graphs import random_dag
 from random_jobs import random_job
+from simulator_traces import small_cluster
 
 from layerdag.codec.folding import (
     EDGE_TYPES,
@@ -27,7 +28,7 @@ from layerdag.evaluation.validity import check_structure
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.schema.attributes import NumericAttribute
 from layerdag.schema.schema import GraphSchema
-from layerdag.simulator.cluster import Cluster, small_cluster
+from layerdag.simulator.cluster import Cluster
 from layerdag.simulator.config import (
     Dimension,
     MemoryConfig,
@@ -119,7 +120,7 @@ def test_an_unfolded_job_matches_runs_to_its_end_and_folds_back(seed, stages, ra
     job = random_job(seed, stages)
     unfolded = unfold(job, stages * ranks)
     assert not match_communication(unfolded.workload).mismatches
-    result = simulate(unfolded.workload, Cluster.preset().with_ranks(stages * ranks))
+    result = simulate(unfolded.workload, Cluster("small").with_ranks(stages * ranks))
     assert (result.finish_ns >= 0).all()
     back = folded(unfolded)
     again = folded(unfold(back, stages * ranks))

@@ -61,6 +61,6 @@ def test_every_plan_is_valid_and_runs_to_its_end_whatever_ranks_are_slow(made, s
     assert [f for f in check_workload(workload) if f.rule.severity.name == "ERROR"] == []
     factor = np.random.default_rng(seed).uniform(0.3, 3.0, workload.num_ranks)
     slow = Variation(dict(enumerate(factor.tolist())))
-    result = simulate(workload, Cluster.preset("small"), compute="h100", variation=slow)
+    result = simulate(workload, Cluster("small"), compute="h100", variation=slow)
     assert (result.finish_ns >= 0).all()
     assert result.num_nodes == made.summary()["nodes"]

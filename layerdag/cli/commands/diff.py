@@ -85,5 +85,5 @@ def _found(args: argparse.Namespace) -> "Difference":
     from layerdag.differences.comparison import diff
     from layerdag.simulator.cluster import Cluster
 
-    cluster = Cluster.preset(args.simulate) if args.simulate else None
+    cluster = Cluster(args.simulate) if args.simulate else None
     return diff(args.a, args.b, ignore=args.ignore, cluster=cluster)

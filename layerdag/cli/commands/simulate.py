@@ -193,7 +193,7 @@ def _unused_measurements(
 
 
 def _run_binary(args: argparse.Namespace) -> int:
-    from layerdag.simulator.astra_sim import AstraLogs, AstraRequest, run_binary, write_ticks
+    from layerdag.simulator.astra_sim import AstraRequest, run_binary, write_ticks
 
     usual = {
         **dict.fromkeys(("preset", "machine", "compute", "host", "collectives", "trace"), None),
@@ -212,8 +212,8 @@ def _run_binary(args: argparse.Namespace) -> int:
         raise UsageError("--backend astra-sim needs --binary, --system and --network.")
     workload = _read_workload(args)
     files = (args.binary, _prefix(args), args.system, args.network, args.memory)
-    logs = AstraLogs(args.logging_configuration, args.logging_folder)
-    outcome = run_binary(workload, AstraRequest(*files, _options(args), args.timeout, logs))
+    logs = (args.logging_configuration, args.logging_folder)
+    outcome = run_binary(workload, AstraRequest(*files, _options(args), args.timeout, *logs))
     if args.nodes:
         write_ticks(outcome, workload, args.nodes)
     lines = [

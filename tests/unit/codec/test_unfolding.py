@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from simulator_traces import small_cluster
 
 from layerdag.codec.folding import EDGE_TYPES, NONE
 from layerdag.codec.placement import JobPlan, fitting_ranks
@@ -17,7 +18,7 @@ from layerdag.codec.unfolding import (
 from layerdag.errors import DataError, UsageError
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.hardware.collectives import CollectiveType
-from layerdag.simulator.cluster import Cluster, small_cluster
+from layerdag.simulator.cluster import Cluster
 from layerdag.simulator.config import MemoryConfig, MemoryKind
 from layerdag.simulator.run import simulate
 from layerdag.traces.analysis import match_communication
@@ -136,7 +137,7 @@ def test_a_message_or_memory_access_that_comes_first_takes_time_too():
         for trace in unfolded.workload.traces:
             assert trace.integers(size)[0][0] == START_BYTES
         memory = MemoryConfig(kind=MemoryKind.PER_NPU, bandwidth_bytes_per_ns=16_000.0)
-        simulate(unfolded.workload, replace(Cluster.preset().with_ranks(2), memory=memory))
+        simulate(unfolded.workload, replace(Cluster("small").with_ranks(2), memory=memory))
 
 
 def test_a_collective_that_comes_first_keeps_its_size():

@@ -31,13 +31,13 @@ def prefixes(tmp_path) -> tuple[str, str]:
 
 
 def test_makespans_are_compared_on_a_cluster():
-    found = ld.diff(job(1 << 20), job(1 << 22), cluster=ld.Cluster.preset("small"))
+    found = ld.diff(job(1 << 20), job(1 << 22), cluster=ld.Cluster("small"))
     makespan = found.times[-1]
     assert makespan.name == "simulated makespan"
     assert makespan.a is not None
     assert makespan.b is not None
     assert makespan.a < makespan.b
-    wanted = ld.simulate(job(1 << 20), ld.Cluster.preset("small")).makespan_ns
+    wanted = ld.simulate(job(1 << 20), ld.Cluster("small")).makespan_ns
     assert makespan.a == wanted / 1000
 
 

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from simulator_traces import all_reduce, comp, workload
+from simulator_traces import all_reduce, comp, small_cluster, workload
 
 import layerdag as ld
 from layerdag.errors import ConfigError, UsageError
@@ -14,7 +14,6 @@ from layerdag.simulator.cluster import (
     read_memory,
     read_network,
     read_system,
-    small_cluster,
     yaml_integer,
     yaml_number,
 )
@@ -282,7 +281,7 @@ def test_files_make_a_cluster(tmp_path):
 
 
 def test_a_preset_gets_the_ranks_of_the_workload_and_its_own_compute_model():
-    preset = ld.Cluster.preset("small")
+    preset = ld.Cluster("small")
     load = two_ranks()
     sized = preset.with_ranks(2)
     expected = ld.simulate(load, sized, compute=MeasuredCompute())
@@ -295,4 +294,4 @@ def test_a_preset_gets_the_ranks_of_the_workload_and_its_own_compute_model():
 
 def test_an_unknown_preset_is_refused_with_the_known_one():
     with pytest.raises(UsageError, match=r"no cluster preset 'smal'. Did you mean 'small'"):
-        ld.Cluster.preset("smal")
+        ld.Cluster("smal")

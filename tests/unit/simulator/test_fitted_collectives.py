@@ -54,7 +54,7 @@ def test_unknown_devices_and_operations_are_one_sentence():
 def test_collectives_take_the_measured_time_and_that_of_the_network(ranks):
     nodes = [coll(0, CollectiveType.ALL_GATHER, 2**20)]
     job = workload(*[nodes] * ranks)
-    cluster = Cluster.preset("small").with_ranks(ranks)
+    cluster = Cluster("small").with_ranks(ranks)
     system = dataclasses.replace(cluster.system, fitted_collectives="h100")
     fitted = simulate(job, dataclasses.replace(cluster, system=system)).makespan_ns
     measured = collective_us("h100", "all_gather", [ranks * 2**20], min(ranks, 8))[0] * 1000
@@ -70,7 +70,7 @@ def test_a_device_by_name_has_its_collectives_unless_asked_or_links_are_shared()
     nodes = [comp(0, 1, num_ops=2**40, tensor_size=2**20),
              coll(1, CollectiveType.ALL_REDUCE, 2**20, (0,)),
              coll(2, CollectiveType.BROADCAST, 2**20, (1,))]  # fmt: skip
-    job, slow = workload(*[nodes] * 4), Cluster.preset("small").with_ranks(4)
+    job, slow = workload(*[nodes] * 4), Cluster("small").with_ranks(4)
     (link,) = slow.network.dimensions
     linked = dataclasses.replace(link, bandwidth_gib=450.0)
     cluster = dataclasses.replace(

@@ -15,7 +15,7 @@ from layerdag.simulator.host_time import (
 )
 from layerdag.simulator.run import simulate
 
-CLUSTER = Cluster.preset("small").with_ranks(1)
+CLUSTER = Cluster("small").with_ranks(1)
 
 
 def makespan(found) -> int:

@@ -221,7 +221,7 @@ def _alone(workload: Workload) -> Workload:
 @pytest.mark.parametrize("shape", [GPT, LLAMA])
 def test_sharing_changes_no_tick_and_no_node(shape, plan):
     workload = small(shape, **plan).workload()
-    cluster = Cluster.preset("small")
+    cluster = Cluster("small")
     shared = simulate(workload, cluster, compute="h100")
     alone = simulate(_alone(workload), cluster, compute="h100")
     assert len(shared.program.classes) == plan.get("pipeline", 1)
@@ -241,23 +241,23 @@ def test_sharing_changes_no_tick_and_no_node(shape, plan):
 def test_ranks_read_from_files_share_a_class(tmp_path):
     workload = small(LLAMA, **PLANS[0]).workload()
     write_workload(workload, tmp_path / "w")
-    result = simulate(read_workload(tmp_path / "w"), Cluster.preset("small"), compute="h100")
+    result = simulate(read_workload(tmp_path / "w"), Cluster("small"), compute="h100")
     assert len(result.program.classes) == 3
-    made = simulate(workload, Cluster.preset("small"), compute="h100")
+    made = simulate(workload, Cluster("small"), compute="h100")
     np.testing.assert_array_equal(result.finish_ns, made.finish_ns)
 
 
 def test_every_stage_of_a_long_pipeline_is_lowered_once(tmp_path):
     shape = dataclasses.replace(GPT, layers=24)
     write_workload(small(shape, data=2, pipeline=12).workload(), tmp_path / "w")
-    result = simulate(read_workload(tmp_path / "w"), Cluster.preset("small"), compute="h100")
+    result = simulate(read_workload(tmp_path / "w"), Cluster("small"), compute="h100")
     assert len(result.program.classes) == 12
 
 
 def test_ranks_of_a_shared_class_may_differ_in_speed():
     workload = small(LLAMA, **PLANS[0]).workload()
     variation = Variation({1: 3.0, 5: 0.5})
-    cluster = Cluster.preset("small")
+    cluster = Cluster("small")
     shared = simulate(workload, cluster, compute="h100", variation=variation)
     alone = simulate(_alone(workload), cluster, compute="h100", variation=variation)
     np.testing.assert_array_equal(shared.finish_ns, alone.finish_ns)
@@ -298,7 +298,7 @@ def test_no_rank_stands_for_one_whose_partner_is_farther_away(communication):
 def test_a_large_job_keeps_the_ticks_that_each_of_its_ranks_has_by_itself():
     plan = {"tensor": 4, "data": 8, "pipeline": 4, "micro_batches": 16, "batch": 128, "zero": 1}
     workload = small(LLAMA, **plan).workload()
-    found = simulate(workload, Cluster.preset("small"), compute="h100")
+    found = simulate(workload, Cluster("small"), compute="h100")
     every = kernel.run_with(found.program, Method.SOLVED)
     assert found.num_nodes > kernel.WORTH_DIVIDING
     assert len(found.outcome.issue_ns) == found.num_nodes // 32
@@ -324,24 +324,24 @@ def test_a_rank_like_another_in_columns_but_not_in_costs_is_a_class_of_its_own()
     first = build_trace([comp(0, 5), all_reduce(1, 4096, (0,))])
     other = _twin(first, comm_size=8192)
     with pytest.raises(SimulationError):  # sizes do not match: lowered apart, found out
-        simulate(Workload((first, other)), Cluster.preset("small"), compute="measured")
+        simulate(Workload((first, other)), Cluster("small"), compute="measured")
 
 
 def test_a_rank_in_a_group_that_does_not_hold_it_is_still_refused():
     first = build_trace([comp(0, 5), all_reduce(1, 4096, (0,), pg_name="1")])
     groups = {"1": (0, 1), "2": (2, 3)}
     traces = (first, first, _renamed(first, "1", "2"), _renamed(first, "1", "2"))
-    result = simulate(Workload(traces, groups), Cluster.preset("small"), compute="measured")
+    result = simulate(Workload(traces, groups), Cluster("small"), compute="measured")
     assert len(result.program.classes) == 1
     wrong = (first, first, first, _renamed(first, "1", "2"))
     with pytest.raises(SimulationError, match="which does not hold this rank"):
-        simulate(Workload(wrong, groups), Cluster.preset("small"), compute="measured")
+        simulate(Workload(wrong, groups), Cluster("small"), compute="measured")
 
 
 def test_a_message_to_itself_is_still_refused():
     there = build_trace([comp(0, 5), send(1, 1, 4096, (0,)), recv(2, 1, 4096)])
     back = _twin(there, comm_dst=0, comm_src=0)
-    result = simulate(Workload((there, back)), Cluster.preset("small"), compute="measured")
+    result = simulate(Workload((there, back)), Cluster("small"), compute="measured")
     assert len(result.program.classes) == 1
     with pytest.raises(SimulationError, match="message to itself"):
-        simulate(Workload((there, there)), Cluster.preset("small"), compute="measured")
+        simulate(Workload((there, there)), Cluster("small"), compute="measured")

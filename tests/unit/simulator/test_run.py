@@ -19,6 +19,7 @@ from simulator_traces import (
     recv,
     ring,
     send,
+    small_cluster,
     system,
     ticks,
     workload,
@@ -28,7 +29,7 @@ from storage_nodes import storage_attribute
 from layerdag.errors import ConfigError, SimulationError
 from layerdag.hardware.collectives import CollectiveType
 from layerdag.simulator.analysis import breakdown, critical_path
-from layerdag.simulator.cluster import Cluster, small_cluster
+from layerdag.simulator.cluster import Cluster
 from layerdag.simulator.compute import MeasuredCompute
 from layerdag.simulator.config import (
     Congestion,

@@ -236,7 +236,7 @@ def test_a_job_is_valid_and_runs_to_its_end():
     made = recommender_job("dlrm-v2", data=8, batch=8192, micro_batches=2)
     workload = made.workload()
     assert [f for f in check_workload(workload) if f.rule.severity.name == "ERROR"] == []
-    result = simulate(workload, Cluster.preset("small"), compute="h100")
+    result = simulate(workload, Cluster("small"), compute="h100")
     assert result.num_nodes == made.summary()["nodes"]
 
 

@@ -385,7 +385,7 @@ def programs(repository: Path) -> Path:
 def test_the_traces_keep_every_rule_and_run_to_their_end(programs, file, split):
     workload = program_workload(read_program(programs / file), A100, split=split)
     assert {finding.rule.id for finding in check_workload(workload)} <= {"time-at-start"}
-    result = ld.simulate(workload, ld.Cluster.preset("small"))
+    result = ld.simulate(workload, ld.Cluster("small"))
     assert (result.finish_ns >= 0).all()
 
 

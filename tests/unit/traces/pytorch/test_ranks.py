@@ -200,7 +200,7 @@ def test_a_rank_taken_alone_keeps_its_times_and_says_what_is_lost():
     for name in ("comm_type", "comm_size", "comm_src", "comm_dst", "comm_tag"):
         assert not alone.integers(name)[1].any()
     assert check_workload(workload) == []
-    assert simulate(workload, Cluster.preset().with_ranks(1)).num_nodes == 4
+    assert simulate(workload, Cluster("small").with_ranks(1)).num_nodes == 4
 
 
 def test_communication_without_size_is_a_copy_of_one_byte():
@@ -223,7 +223,7 @@ def test_every_rank_runs_the_trace_with_groups_of_its_own(group, of_rank_6):
     assert sorted(r for ranks in workload.groups.values() for r in ranks) == list(range(8))
     name = next(text for text in workload.traces[6].texts("pg_name")[0] if text)
     assert workload.groups[name] == of_rank_6
-    assert simulate(workload, Cluster.preset().with_ranks(8)).num_nodes == 24
+    assert simulate(workload, Cluster("small").with_ranks(8)).num_nodes == 24
 
 
 def test_a_trace_of_the_world_alone_is_shared():

@@ -490,7 +490,7 @@ def test_traces_are_sound_and_run(shape, phase):
     plan = {"data": 2, "tensor": 2, "pipeline": 2, "expert": 2}
     workload = small(shape, phase=phase, batch=64, **plan).workload()
     assert not ld.validate(workload)
-    assert ld.simulate(workload, ld.Cluster.preset("small"), compute="h100").makespan_ns > 0
+    assert ld.simulate(workload, ld.Cluster("small"), compute="h100").makespan_ns > 0
 
 
 def test_full_recompute_and_memory_know_both_kinds_of_layers():

@@ -350,7 +350,7 @@ def test_the_number_format_of_the_trace_holds_for_its_nodes():
     assert set(small(LLAMA, precision="fp32").stages[0].dtypes()) == {"float32"}
     fast, slow = (
         simulate(
-            small(LLAMA, precision=name).workload(), Cluster.preset("small"), compute="h100"
+            small(LLAMA, precision=name).workload(), Cluster("small"), compute="h100"
         ).makespan_ns
         for name in ("bf16", "fp32")
     )
