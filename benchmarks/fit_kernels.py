@@ -1,4 +1,4 @@
-"""Fit the numbers of ``layerdag/simulator/fitted_kernels.json``.
+"""Fit the numbers of ``layerdag/hardware/fitted_kernels.json``.
 
 ``python benchmarks/fit_kernels.py RUNS.jsonl [--out FILE]``, where RUNS.jsonl lists steps measured
 on one H100 with their host traces and profiles beside it (``runs/<run>.host.json.xz`` and
@@ -16,18 +16,18 @@ from typing import Any
 import numpy as np
 
 from layerdag.hardware.devices import DEVICES
-from layerdag.simulator.kernel_roofline import (
+from layerdag.hardware.kernels import (
     KERNEL_AXES,
     MIN_KERNELS,
     KernelRoofline,
+    installed_table,
     kernel_work,
 )
-from layerdag.simulator.kernel_tables import installed_table
-from layerdag.simulator.operator_families import node_work
+from layerdag.simulator.measured_kernels import node_work
 from layerdag.traces.pytorch.importer import import_host, kernel_times
 from layerdag.traces.trace import NodeType
 
-OUT = Path(__file__).parents[1] / "layerdag" / "simulator" / "fitted_kernels.json"
+OUT = Path(__file__).parents[1] / "layerdag" / "hardware" / "fitted_kernels.json"
 SOURCES = {
     "h100": "steps and operators measured on one H100 by the authors, CC BY 4.0",
     "others": "tables of aiconfigurator-core 0.12.0, NVIDIA, Apache-2.0",

@@ -84,13 +84,12 @@ class ServingEfficiency:
 
 @dataclass(frozen=True)
 class FoundEfficiency:
-    """StepEfficiency, and from where they are.
+    """Efficiency of a device, and its origin.
 
     Attributes:
-        shares: The numbers.
-        note: What is to be known of them; "" where they were fitted to this generation.
-        tpot_error: Median relative error of the time per output token on the loads that they were
-            fitted to.
+        note: What is to be known of it; "" where it was fitted to this generation.
+        tpot_error: Median relative error of the time per output token on the loads that the shares
+            were fitted to.
         ttft_error: The same of the time to the first token.
     """
 
@@ -165,13 +164,7 @@ def host_us(shares: ServingEfficiency, work: IterationWork, load: BatchLoad) -> 
 
 @final
 class SharedRoofline(IterationTime):
-    """Each kernel takes the root of the squares of its time by rate and by bandwidth.
-
-    Args:
-        work: The kernels.
-        sheet: The device.
-        shares: What of it they get.
-    """
+    """Each kernel takes the root of the squares of its time by rate and by bandwidth."""
 
     def __init__(self, work: IterationWork, sheet: DataSheet, shares: ServingEfficiency) -> None:
         self._work, self._sheet, self._shares = work, sheet, shares

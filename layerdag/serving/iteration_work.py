@@ -5,6 +5,7 @@ one token of each sequence that already answers (decode). Products take the toke
 attention takes them by their lengths.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -50,31 +51,12 @@ class BatchLoad:
         """Tokens of the batch."""
         return cast("np.ndarray", self.prefill_tokens + self.decodes)
 
-    @classmethod
-    def of_prompts(cls, lengths: np.ndarray, past: float = 0.0) -> "BatchLoad":
-        """Return the load of one prompt an iteration, of which ``past`` tokens are cached."""
-        tokens = np.asarray(lengths, np.float64)
-        zero = np.zeros_like(tokens)
-        pairs = tokens * past + tokens * (tokens + 1) / 2
-        one = np.ones_like(tokens)
-        return cls(one, tokens, pairs, tokens + past, zero, zero, one)
-
-    @classmethod
-    def of_decodes(cls, sequences: np.ndarray, context: np.ndarray) -> "BatchLoad":
-        """Return the load of sequences that decode, with their contexts' sum."""
-        count = np.asarray(sequences, np.float64)
-        zero = np.zeros_like(count)
-        return cls(zero, zero, zero, zero, count, np.asarray(context, np.float64), count)
-
 
 @dataclass(frozen=True)
 class NumberFormats:
-    """In which numbers an engine keeps a model.
+    """Number formats of the layers' weights and products, of experts, of cached keys and values.
 
-    Attributes:
-        precision: Of the layers' weights and products.
-        expert_precision: Of those of experts; "" for the same.
-        kv_precision: Of cached keys and values, bf16 or fp8.
+    ``expert_precision`` is "" for that of the layers; ``kv_precision`` is bf16 or fp8.
 
     Raises:
         ConfigError: If a precision is not known.
@@ -102,27 +84,6 @@ class NumberFormats:
         return self.expert_precision or self.precision
 
 
-def _require_fit(shape: ModelShape, plan: Plan) -> None:
-    """Refuse a plan that the devices of an instance cannot have, or that does not fit the model."""
-    if plan.ranks % plan.expert:
-        raise ConfigError(
-            f"serving: {plan.expert} expert ranks do not divide the {plan.ranks} devices of "
-            "an instance (tensor x data)."
-        )
-    if shape.image:
-        raise ConfigError(f"{shape.name} reads images; serving is known of models of text.")
-    if shape.heads % plan.tensor:
-        raise ConfigError(
-            f"{shape.name}: {plan.tensor} tensor ranks do not divide {shape.heads} heads."
-        )
-    if plan.expert > 1 and not shape.experts:
-        raise ConfigError(f"{shape.name} has no experts; leave expert ranks out.")
-    if shape.experts and shape.experts % plan.expert:
-        raise ConfigError(
-            f"{shape.name}: {plan.expert} ranks do not divide {shape.experts} experts."
-        )
-
-
 @dataclass(frozen=True)
 class Kernel:
     """One kind of kernel of an iteration.
@@ -131,8 +92,8 @@ class Kernel:
         family: Of ``FAMILIES``; says which share of the device it reaches.
         precision: Class of number of its operations: bf16, f8 or f4.
         count: Kernels of this kind in an iteration.
-        operations: Of one, shape of the load.
-        moved: Bytes of one.
+        operations: Of one kernel, in the shape of the load.
+        moved: Bytes of one kernel.
     """
 
     family: str
@@ -154,7 +115,6 @@ class IterationWork:
         shape: The model.
         plan: How the devices of an instance share it: ``tensor`` ranks each layer, ``data`` ranks
             attend to sequences of their own, whole experts are spread over ``expert`` of both.
-        formats: In which numbers it is kept.
 
     Raises:
         ConfigError: If they do not fit.
@@ -163,7 +123,23 @@ class IterationWork:
     def __init__(
         self, shape: ModelShape, plan: Plan, formats: NumberFormats = NumberFormats()
     ) -> None:
-        _require_fit(shape, plan)
+        if plan.ranks % plan.expert:
+            raise ConfigError(
+                f"serving: {plan.expert} expert ranks do not divide the {plan.ranks} devices of "
+                "an instance (tensor x data)."
+            )
+        if shape.image:
+            raise ConfigError(f"{shape.name} reads images; serving is known of models of text.")
+        if shape.heads % plan.tensor:
+            raise ConfigError(
+                f"{shape.name}: {plan.tensor} tensor ranks do not divide {shape.heads} heads."
+            )
+        if plan.expert > 1 and not shape.experts:
+            raise ConfigError(f"{shape.name} has no experts; leave expert ranks out.")
+        if shape.experts and shape.experts % plan.expert:
+            raise ConfigError(
+                f"{shape.name}: {plan.expert} ranks do not divide {shape.experts} experts."
+            )
         self.shape = shape
         self.plan = plan
         self.formats = formats
@@ -172,14 +148,11 @@ class IterationWork:
     def products(self) -> Mapping[tuple[int, int, str], int]:
         """Products that all tokens of a rank pass: how many, by outputs, inputs and precision."""
         shape, plan = self.shape, self.plan
-        found: dict[tuple[int, int, str], int] = {}
+        found: Counter[tuple[int, int, str]] = Counter()
 
         def add(outputs: int, inputs: int, count: int, precision: str = "") -> None:
-            precision = precision or self.formats.precision
             if count:
-                found[outputs, inputs, precision] = found.get((outputs, inputs, precision), 0) + (
-                    count
-                )
+                found[outputs, inputs, precision or self.formats.precision] += count
 
         t, hidden, layers = plan.tensor, shape.hidden, shape.layers
         latent = shape.latent
@@ -245,8 +218,9 @@ class IterationWork:
         ]
         found.append(self._product(load.sampled, *self.head, "bf16", 1))
         found += [self.prefill(load), self.decode(load), self.stream(load)]
-        if self.plan.tensor > 1:
-            found.append(self.sums(load))
+        if self.plan.tensor > 1:  # two sums a layer
+            moved = 2.0 * self.shape.hidden * load.tokens
+            found.append(Kernel("sum", "bf16", 2 * self.shape.layers, 0 * moved, moved))
         return found
 
     def stream(self, load: BatchLoad) -> Kernel:
@@ -255,11 +229,6 @@ class IterationWork:
         width = _STREAM_PASSES * shape.hidden
         width += (3 * shape.query_width + shape.up_width + shape.feed_forward) // self.plan.tensor
         return Kernel("stream", "bf16", shape.layers, 0 * tokens, 2.0 * width * tokens)
-
-    def sums(self, load: BatchLoad) -> Kernel:
-        """Return a sum of tensor ranks: two a layer."""
-        moved = 2.0 * self.shape.hidden * load.tokens
-        return Kernel("sum", "bf16", 2 * self.shape.layers, 0 * moved, moved)
 
     def prefill(self, load: BatchLoad) -> Kernel:
         """Return the attention of prompts in one layer."""

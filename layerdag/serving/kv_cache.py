@@ -21,11 +21,8 @@ class KVCache:
     Whole hashed parts of prompts stay after their request has ended, until their place is needed:
     the part that was used longest ago goes first.
 
-    Args:
-        blocks: Capacity in blocks.
-        block_tokens: Tokens of a block.
-        hash_tokens: Tokens of a hashed part of a prompt, a multiple of ``block_tokens``; 0 where
-            nothing is reused.
+    ``hash_tokens`` are the tokens of a hashed part of a prompt, a multiple of ``block_tokens``; 0
+    where nothing is reused.
     """
 
     def __init__(self, blocks: int, block_tokens: int = 16, hash_tokens: int = 0) -> None:
@@ -104,32 +101,24 @@ class KVCache:
                 self._unused[key] = None
 
 
-def activation_bytes(work: IterationWork, tokens: int, sequences: int) -> float:
-    """Return the bytes of the largest iteration's activations and logits on a device."""
-    shape, tensor = work.shape, work.plan.tensor
-    widest = max(shape.up_width, shape.query_width) / tensor
-    if shape.experts:
-        widest = max(widest, shape.up_width * shape.experts_per_token / work.plan.expert)
-    return tokens * 2.0 * (4 * shape.hidden + 2 * widest) + sequences * 4.0 * work.head[0]
-
-
 def cache_blocks(
     work: IterationWork, memory: float, share: float, tokens: int, sequences: int, block: int
 ) -> int:
-    """Return the blocks of the cache of a rank.
+    """Return the blocks, of ``block`` tokens, of the cache of a rank.
 
-    Args:
-        work: Model and plan.
-        memory: Bytes of a device.
-        share: Of it that the engine takes.
-        tokens: Most tokens of an iteration.
-        sequences: Most sequences of it.
-        block: Tokens of a block.
+    The engine takes a share of the bytes of a device; its largest iteration has ``tokens`` of
+    ``sequences``.
 
     Raises:
         ConfigError: If weights and activations leave no place for a block; says what they need.
     """
-    needed = work.weight_bytes + activation_bytes(work, tokens, sequences) + RESERVED_BYTES
+    shape, tensor = work.shape, work.plan.tensor
+    widest = max(shape.up_width, shape.query_width) / tensor
+    if shape.experts:
+        widest = max(widest, shape.up_width * shape.experts_per_token / work.plan.expert)
+    # Activations and logits of the largest iteration.
+    needed = tokens * 2.0 * (4 * shape.hidden + 2 * widest) + sequences * 4.0 * work.head[0]
+    needed = work.weight_bytes + needed + RESERVED_BYTES
     blocks = int((memory * share - needed) // (work.cached_bytes * block))
     if blocks < 1:
         raise ConfigError(

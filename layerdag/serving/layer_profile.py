@@ -13,11 +13,11 @@ from typing import Any, final
 import numpy as np
 
 from layerdag.errors import DataError
+from layerdag.hardware.kernels import interpolated
 from layerdag.serving.iteration_time import IterationTime, ServingEfficiency, host_us
 from layerdag.serving.iteration_work import BatchLoad, IterationWork
 from layerdag.serving.requests import numbers, read_columns, require_columns
 from layerdag.simulator.fitted_collectives import collective_us, fitted_name
-from layerdag.simulator.kernel_tables import interpolated
 
 _IN_A_LAYER = {
     "layernorm": 2,

@@ -30,12 +30,7 @@ PERCENTILES = (50, 90, 99)
 
 @dataclass(frozen=True)
 class ServiceLimits:
-    """What a request must keep to count as served well.
-
-    Attributes:
-        ttft_ms: Most time to the first token; 0 for any.
-        tpot_ms: Most time per further token; 0 for any.
-    """
+    """Times to the first token and per further token within which a request counts; 0 for any."""
 
     ttft_ms: float = 0.0
     tpot_ms: float = 0.0
@@ -47,10 +42,10 @@ class ServingResult:
 
     Attributes:
         model: Name of the model.
-        settings: What was simulated.
+        settings: The cluster.
         run: Times of requests and iterations.
         limits: For goodput.
-        told: What is to be known of the times.
+        told: What a reader of the times should know, one sentence each.
         notes: What was not understood of the files that were read.
     """
 

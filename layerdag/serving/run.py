@@ -6,7 +6,8 @@ but decoding happens, and all these iterations are timed at once.
 
 import heapq
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import final
 
 import numpy as np
@@ -29,10 +30,7 @@ _NEVER = float("inf")
 class Transfer:
     """How the cache of a prompt goes from where it was made to where it is decoded.
 
-    Attributes:
-        token_bytes: Bytes of a token, of all devices of an instance.
-        bytes_per_s: Rate.
-        latency_s: What comes beside.
+    ``token_bytes`` are those of a token on all devices of an instance.
     """
 
     token_bytes: float
@@ -46,15 +44,9 @@ class Transfer:
 
 @dataclass(frozen=True, eq=False)
 class InstanceGroup:
-    """Instances of one kind.
+    """Instances of one kind, with ``ranks`` data ranks each.
 
-    Attributes:
-        instances: How many.
-        ranks: Data ranks of each.
-        time: Of their iterations.
-        limits: Of the batch of a rank.
-        blocks: Capacity of the cache of a rank.
-        block_tokens: Tokens of a block.
+    ``limits``, ``blocks`` (of ``block_tokens`` tokens in the cache) are those of a rank.
     """
 
     instances: int
@@ -67,7 +59,7 @@ class InstanceGroup:
 
 @dataclass(eq=False)
 class Iterations:
-    """What every iteration of an instance was, columns of equal length.
+    """Iterations of an instance, columns of equal length.
 
     Attributes:
         start_s: When it began.
@@ -92,9 +84,7 @@ class Iterations:
 class Instance:
     """One engine: its ranks and its clock.
 
-    Args:
-        group: What it is one of.
-        hash_tokens: Tokens of a hashed part of a prompt; 0 where nothing is reused.
+    ``hash_tokens`` are the tokens of a hashed part of a prompt, 0 where nothing is reused.
     """
 
     def __init__(self, group: InstanceGroup, hash_tokens: int) -> None:
@@ -177,10 +167,10 @@ def _load(batches: Sequence[Batch], steps: int) -> BatchLoad:
 
 @dataclass(frozen=True, eq=False)
 class ServingRun:
-    """What came of all requests.
+    """What became of all requests.
 
     Attributes:
-        requests: They, with the times at which they came.
+        requests: With the times at which they came.
         first_token_s: When the first token of each was drawn; NaN where it was refused.
         finish_s: When its last token was drawn; NaN where it was refused.
         instance: The instance that answered.
@@ -202,19 +192,12 @@ class ServingRun:
     blocks: Sequence[int]
 
 
-@dataclass(order=True)
-class _Event:
-    time_s: float
-    order: int
-    act: Callable[[float], None] = field(compare=False)
-
-
 @final
 class Cluster:
     """Instances that prefill and decode, or do both.
 
     Args:
-        requests: What comes.
+        requests: To answer.
         prefill: Instances for prompts; those of ``decode`` where None.
         decode: Instances that decode.
         transfer: Of caches between both; needed where ``prefill`` is given.
@@ -252,7 +235,7 @@ class Cluster:
             self._prefill = [Instance(prefill, hashed) for _ in range(prefill.instances)]
         self._routing, self._turn = routing, {True: 0, False: 0}
         self._request_s = request_s
-        self._events: list[_Event] = []
+        self._events: list[tuple[float, int, Callable[[float], None]]] = []
         self._order = 0
         count = len(requests)
         self._arrival = requests.arrival_s.copy()
@@ -272,16 +255,21 @@ class Cluster:
 
     def run(self) -> ServingRun:
         """Let all requests through."""
-        self._admit_first()
+        if self._concurrency:
+            for _ in range(min(self._concurrency, len(self._requests))):
+                self._let_in(0.0)
+        else:
+            for at in np.flatnonzero(~self._refused).tolist():
+                self._arrive(at, float(self._arrival[at]))
         instances = self._all
         while True:
-            due = self._events[0].time_s if self._events else _NEVER
+            due = self._events[0][0] if self._events else _NEVER
             chosen = min((i for i in instances if i.busy), key=lambda i: i.clock, default=None)
             if chosen is None or due <= chosen.clock:
                 if not self._events:
                     break
-                event = heapq.heappop(self._events)
-                event.act(event.time_s)
+                time_s, _, act = heapq.heappop(self._events)
+                act(time_s)
                 continue
             others = (i.clock for i in self._felt_by(chosen) if i is not chosen and i.busy)
             self._outcome(chosen, *chosen.run(min(due, min(others, default=_NEVER))))
@@ -305,15 +293,6 @@ class Cluster:
             return []
         return self._prefill
 
-    def _admit_first(self) -> None:
-        count = len(self._requests)
-        if not self._concurrency:
-            for at in np.flatnonzero(~self._refused).tolist():
-                self._arrive(at, float(self._arrival[at]))
-            return
-        for _ in range(min(self._concurrency, count)):
-            self._let_in(0.0)
-
     def _let_in(self, now: float) -> None:
         """Let the next request come; what is refused holds no place."""
         while self._next < len(self._requests):
@@ -332,11 +311,11 @@ class Cluster:
         # Where caches are sent away, the instance for prompts draws the first token alone.
         outputs = int(found.output_tokens[request]) if self._transfer is None else 1
         run = Run(request, time_s, int(found.input_tokens[request]), outputs, hashes)
-        self._at(time_s + self._request_s, lambda now: self._route(self._prefill, run, now))
+        self._at(time_s + self._request_s, partial(self._route, self._prefill, run))
 
     def _at(self, time_s: float, act: Callable[[float], None]) -> None:
         self._order += 1
-        heapq.heappush(self._events, _Event(time_s, self._order, act))
+        heapq.heappush(self._events, (time_s, self._order, act))
 
     def _route(self, instances: list[Instance], run: Run, now: float) -> None:
         ranks = [(instance, rank) for instance in instances for rank in instance.ranks]
@@ -368,13 +347,12 @@ class Cluster:
             whole = int(self._requests.output_tokens[request])
             if self._transfer is not None and not run.loaded and whole > 1 and run.outputs == 1:
                 tokens = int(self._requests.input_tokens[request])
-                sent = Run(request, time_s, tokens, whole, loaded=True)
-                self._send(sent, time_s + self._transfer.seconds(tokens))
+                route = partial(
+                    self._route, self._decode, Run(request, time_s, tokens, whole, loaded=True)
+                )
+                self._at(time_s + self._transfer.seconds(tokens), route)
                 continue
             self._finish[request] = time_s
             if self._concurrency:
                 # An instance that is ahead may end a later request first.
                 self._at(time_s, self._let_in)
-
-    def _send(self, run: Run, time_s: float) -> None:
-        self._at(time_s, lambda now: self._route(self._decode, run, now))

@@ -90,25 +90,13 @@ class Batch:
             pairs += chunk * run.computed + chunk * (chunk + 1) // 2
             read += run.computed + chunk
             ends += run.computed + chunk == run.target
-        return (
-            len(self.prompts),
-            tokens,
-            pairs,
-            read,
-            self.decodes,
-            self.context,
-            self.decodes + ends,
-        )
+        prompts = (len(self.prompts), tokens, pairs, read)
+        return (*prompts, self.decodes, self.context, self.decodes + ends)
 
 
 @final
 class Scheduler:
-    """Queue, cache and running sequences of one rank.
-
-    Args:
-        limits: Of a batch.
-        cache: The KV cache.
-    """
+    """Queue, cache and running sequences of one rank."""
 
     def __init__(self, limits: Limits, cache: KVCache) -> None:
         self.limits = limits
@@ -154,12 +142,8 @@ class Scheduler:
             if chunk > 0:
                 prompts.append((run, chunk))
                 budget -= chunk
-        while (
-            not self._crowded
-            and budget > 0
-            and self.waiting
-            and self.running < self.limits.sequences
-        ):
+        most = 0 if self._crowded else self.limits.sequences
+        while budget > 0 and self.waiting and self.running < most:
             admitted = self._admit(self.waiting[0], budget)
             if admitted is None:
                 break

@@ -7,7 +7,6 @@ from layerdag.hardware.devices import DataSheet, data_sheet
 from layerdag.plan import Plan
 from layerdag.serving.iteration_time import (
     IterationTime,
-    ServingEfficiency,
     SharedRoofline,
     efficiency_for,
     layer_efficiency,
@@ -129,12 +128,7 @@ def _require_whole(name: str, value: object, least: int) -> None:
 
 @dataclass(frozen=True)
 class Machine:
-    """A device, with what is known of iterations on it.
-
-    Attributes:
-        sheet: Its data sheet.
-        layers: Folder of timed layers; "" where the data sheet and its shares give the times.
-    """
+    """A device; ``layers`` is a folder of timed layers, "" for the shares of its data sheet."""
 
     sheet: DataSheet
     layers: str = ""
@@ -157,18 +151,17 @@ class Machine:
 
     def time(self, work: IterationWork, settings: ServingSettings) -> tuple[IterationTime, float]:
         """Return the time of iterations, and of a request before it reaches the engine, in s."""
-        fitted = self._fitted(settings.engine)
+        fitted = layer_efficiency()
+        if not self.layers:
+            fitted = efficiency_for(self.sheet, settings.engine).shares
         shares = replace(fitted, host_us=settings.host_us) if settings.host_us >= 0 else fitted
         request_s = shares.request_ms * 1e-3
         if self.layers:
             return LayerProfile(self.layers, work, shares, self.sheet.name), request_s
         return SharedRoofline(work, self.sheet, shares), request_s
 
-    def _fitted(self, engine: str) -> ServingEfficiency:
-        return layer_efficiency() if self.layers else efficiency_for(self.sheet, engine).shares
-
     def notes(self, settings: ServingSettings) -> tuple[str, ...]:
-        """Return what is to be known of the times, one sentence each."""
+        """Return what a reader of the times should know, one sentence each."""
         if self.layers:
             return (
                 "kernels as timed one by one; host time as fitted to two public runs of 300 "

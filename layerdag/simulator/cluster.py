@@ -420,6 +420,9 @@ def read_system(path: str | Path) -> SystemConfig:
         section.required(
             "collective-optimization", "the reference has no default; write 'localBWAware'"
         )
+        lists: dict[str, Any] = {
+            attribute: section.texts(key) for key, attribute in _IMPLEMENTATIONS.items()
+        }
         found = SystemConfig(
             preferred_dataset_splits=section.integer("preferred-dataset-splits"),
             collective_optimization=section.word("collective-optimization", None, OPTIMIZATIONS),
@@ -435,10 +438,10 @@ def read_system(path: str | Path) -> SystemConfig:
             storage_bw_gb=section.optional_number("storage-bw"),
             track_local_mem=section.flag("track-local-mem"),
             local_mem_trace=section.text("local-mem-trace-filename", "local_mem_trace"),
-            **{attribute: section.texts(key) for key, attribute in _IMPLEMENTATIONS.items()},
+            **lists,
         )
         for key, attribute in _IMPLEMENTATIONS.items():
-            for name in getattr(found, attribute):
+            for name in lists[attribute]:
                 try:
                     parse_implementation(name)
                 except ConfigError as error:

@@ -9,9 +9,10 @@ Source: docs/reference/simulator.md, "Collectives" (ASTRA-sim 2.x, Sys::generate
 
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
+from itertools import accumulate
+from operator import mul
 
 import numpy as np
 
@@ -48,23 +49,16 @@ class Implementation:
     flat: bool = False
 
 
-_ALGORITHMS = {
-    "ring": Algorithm.RING,
-    "direct": Algorithm.DIRECT,
-    "halvingdoubling": Algorithm.HALVING_DOUBLING,
-    "doublebinarytree": Algorithm.DOUBLE_BINARY_TREE,
-    "innetwork": Algorithm.IN_NETWORK,
+_IMPLEMENTATIONS = {
+    "ring": Implementation(Algorithm.RING),
+    "direct": Implementation(Algorithm.DIRECT),
+    "halvingDoubling": Implementation(Algorithm.HALVING_DOUBLING),
+    "doubleBinaryTree": Implementation(Algorithm.DOUBLE_BINARY_TREE),
+    "oneRing": Implementation(Algorithm.RING, flat=True),
+    "oneDirect": Implementation(Algorithm.DIRECT, flat=True),
+    "oneHalvingDoubling": Implementation(Algorithm.HALVING_DOUBLING, flat=True),
+    "inNetwork": Implementation(Algorithm.IN_NETWORK),
 }
-_SPELLINGS = (
-    "ring",
-    "direct",
-    "halvingDoubling",
-    "doubleBinaryTree",
-    "oneRing",
-    "oneDirect",
-    "oneHalvingDoubling",
-    "inNetwork",
-)
 
 
 def parse_implementation(name: str) -> Implementation:
@@ -73,15 +67,13 @@ def parse_implementation(name: str) -> Implementation:
     Raises:
         ConfigError: If there is no such algorithm.
     """
-    match = re.fullmatch(r"(direct|oneDirect)([1-9]\d{0,8})?", name)
+    match = re.fullmatch(r"(direct|oneDirect)([1-9]\d{0,8})", name)
     if match:
-        window = int(match[2]) if match[2] else None
-        return Implementation(Algorithm.DIRECT, window, match[1] == "oneDirect")
-    if name not in _SPELLINGS:
-        known = ", ".join(_SPELLINGS)
+        return replace(_IMPLEMENTATIONS[match[1]], window=int(match[2]))
+    if name not in _IMPLEMENTATIONS:
+        known = ", ".join(_IMPLEMENTATIONS)
         raise ConfigError(f"unknown collective implementation '{name}'; known are {known}.")
-    flat = name.startswith("one")
-    return Implementation(_ALGORITHMS[name.removeprefix("one").lower()], None, flat)
+    return _IMPLEMENTATIONS[name]
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +87,7 @@ class GroupIndex:
         rank: int32 members.
         rank_ptr: int64 (R+1,); the groups of rank r are ``of_rank[rank_ptr[r]:rank_ptr[r+1]]``.
         of_rank: int32 group positions.
-        place: int32 position of the rank inside that group.
+        position: int32 position of the rank inside that group.
     """
 
     names: np.ndarray
@@ -120,7 +112,19 @@ class GroupIndex:
             for name, members in workload.groups.items()
             if (name, members) != (WORLD, all_ranks)
         }
-        _check_names(workload.source, usable)
+        seen: dict[int, str] = {}
+        for name in usable:
+            if not is_group_name(name):
+                raise SimulationError(
+                    f"{workload.source}: communicator group '{name}' has no integer above 0 as its "
+                    "name, which ASTRA-sim needs; rename it in the group file and in pg_name."
+                )
+            other = seen.setdefault(int(name), name)
+            if other != name:
+                raise SimulationError(
+                    f"{workload.source}: communicator groups '{other}' and '{name}' have the same "
+                    "number; rename one."
+                )
         sizes = np.array([len(members) for members in usable.values()], dtype=np.int64)
         rank = np.array([r for members in usable.values() for r in members], dtype=np.int32)
         group = np.repeat(np.arange(len(usable), dtype=np.int32), sizes)
@@ -150,12 +154,8 @@ class GroupIndex:
         """Return the dimensions that a flat ring of a group is charged to, and those it spans.
 
         A message between neighbors of the ring takes the first dimension in which they differ.
-
-        Args:
-            group: Position of the group.
-            network: Dimensions, dimension 0 varying fastest in rank numbers.
         """
-        member = self.rank[self.ptr[group] : self.ptr[group + 1]].astype(np.int64)
+        member = self.members(group).astype(np.int64)
         neighbor = np.roll(member, -1)
         charged = np.full(len(member), -1)
         spanned = set()
@@ -170,18 +170,20 @@ class GroupIndex:
         """Return the line that ``group`` fills in each dimension, None if it is no grid of lines.
 
         The group holds every rank whose place in each dimension lies on the line there, such as
-        every second rank of the first node, of all nodes.
-
-        Args:
-            group: Position of the group.
-            sizes: Ranks of each dimension of the network, dimension 0 varying fastest.
+        every second rank of the first node, of all nodes. ``sizes`` are the ranks of each dimension
+        of the network, dimension 0 varying fastest.
         """
-        member = self.rank[self.ptr[group] : self.ptr[group + 1]].astype(np.int64)
+        member = self.members(group).astype(np.int64)
         found, below = [], 1
         for size in sizes:
             position = np.unique(member % size)
             step = int(position[1] - position[0]) if len(position) > 1 else 1
-            if not _is_line(position, step, size):
+            # Every rank must be able to tell its place on the line from its number. The kernel
+            # takes rank / stride modulo members, which holds where lines of this kind tile the
+            # dimension.
+            count = len(position)
+            tiles = size % (step * count) == 0 and position[0] // step % count == 0
+            if not tiles or (np.diff(position) != step).any():
                 return None
             found.append(RankStride(len(position), step * below))
             member, below = member // size, below * size
@@ -191,26 +193,10 @@ class GroupIndex:
 
 @dataclass(frozen=True)
 class RankStride:
-    """Equally spaced ranks of one dimension.
-
-    Attributes:
-        members: How many.
-        stride: Distance of neighbors in rank numbers.
-    """
+    """Equally spaced ranks of one dimension; ``stride`` is the distance of neighbors."""
 
     members: int
     stride: int
-
-
-def _is_line(position: np.ndarray, step: int, size: int) -> bool:
-    """Return whether places are equally spaced and every rank can tell its own from its number.
-
-    The kernel takes rank / stride modulo members for a rank's place on its line, which holds where
-    lines of this kind tile the dimension.
-    """
-    even = (np.diff(position) == step).all()
-    tiles = size % (step * len(position)) == 0 and position[0] // step % len(position) == 0
-    return bool(even and tiles)
 
 
 def reject_world_description(workload: Workload) -> None:
@@ -225,23 +211,6 @@ def reject_world_description(workload: Workload) -> None:
             "ranks and on which ASTRA-sim aborts; remove the entry from the group file, or give "
             "the group a number above 0."
         )
-
-
-def _check_names(source: str, groups: Mapping[str, tuple[int, ...]]) -> None:
-    """Raise SimulationError where names of groups are no distinct integers above 0."""
-    seen: dict[int, str] = {}
-    for name in groups:
-        if not is_group_name(name):
-            raise SimulationError(
-                f"{source}: communicator group '{name}' has no integer above 0 as its name, which "
-                "ASTRA-sim needs; rename it in the group file and in pg_name."
-            )
-        other = seen.setdefault(int(name), name)
-        if other != name:
-            raise SimulationError(
-                f"{source}: communicator groups '{other}' and '{name}' have the same number; "
-                "rename one."
-            )
 
 
 def is_group_name(name: str) -> bool:
@@ -273,13 +242,10 @@ class Phase:
 
     Attributes:
         size: Bytes that the phase starts from.
-        type: What it does.
-        algorithm: How.
         window: Messages in flight.
         dimension: Dimension whose queues it uses.
         members: Ranks that take part.
         stride: Distance of neighbors in rank numbers; 0 for the members of a group.
-        queue_choice: Which queues it may use.
         tree_counter: Which of a rank's counters alternates the two binary trees.
     """
 
@@ -298,11 +264,7 @@ class Phase:
 class CollectivePlan:
     """A collective cut into equal chunks that all go through the same phases.
 
-    Attributes:
-        chunks: Number of chunks.
-        phases: What each goes through.
-        size: Bytes that the trace states.
-        kind: What the trace asks for.
+    ``size`` are the bytes that the trace states.
     """
 
     chunks: int
@@ -316,33 +278,24 @@ SUPPORTED: frozenset[CollectiveType] = frozenset(_LISTS) - {CollectiveType.BROAD
 """Collective types that are simulated in any case; a broadcast only where a switch does it."""
 
 
-@dataclass(frozen=True)
-class CollectiveRequest:
-    """A collective as a node asks for it.
-
-    Attributes:
-        kind: One of ``SUPPORTED``, or BROADCAST.
-        size: Bytes: the full buffer of a rank, for an all-gather its shard.
-        involved: Whether each dimension takes part.
-        members: Ranks of the communicator group; None for all ranks of the cluster.
-        lines: What a group that runs phase by phase fills of each dimension; None where it runs as
-            one flat ring.
-    """
-
-    kind: CollectiveType
-    size: int
-    involved: tuple[bool, ...]
-    members: int | None = None
-    lines: tuple[RankStride, ...] | None = None
-
-
 def plan_collective(
-    asked: CollectiveRequest, system: SystemConfig, network: NetworkConfig
+    kind: CollectiveType,
+    size: int,
+    involved: tuple[bool, ...],
+    members: int | None,
+    lines: tuple[RankStride, ...] | None,
+    system: SystemConfig,
+    network: NetworkConfig,
 ) -> CollectivePlan:
     """Return chunks and phases of one collective.
 
     Args:
-        asked: What is to be done by whom.
+        kind: One of ``SUPPORTED``, or BROADCAST.
+        size: Bytes: the full buffer of a rank, for an all-gather its shard.
+        involved: Whether each dimension takes part.
+        members: Ranks of the communicator group; None for all ranks of the cluster.
+        lines: Of a group that runs phase by phase, its line in each dimension; None where it runs
+            as one flat ring.
         system: Algorithms and chunking.
         network: Dimensions.
 
@@ -350,11 +303,11 @@ def plan_collective(
         SimulationError: If nothing would ever be sent, or the algorithm cannot do it.
         ConfigError: If the system names no or too many implementations.
     """
-    attribute, phase_type = _LISTS[asked.kind]
+    attribute, phase_type = _LISTS[kind]
     names: tuple[str, ...] = getattr(system, attribute)
     if not names:
         raise ConfigError(
-            f"the workload has a collective of type {asked.kind.name}, but '{_key(attribute)}' is "
+            f"the workload has a collective of type {kind.name}, but '{_key(attribute)}' is "
             'missing; add it, e.g. ["ring"].'
         )
     if len(names) > len(network.dimensions):
@@ -362,13 +315,11 @@ def plan_collective(
             f"{_key(attribute)} has {len(names)} entries for "
             f"{len(network.dimensions)} dimensions; give at most one per dimension."
         )
-    size, splits = asked.size, system.preferred_dataset_splits
-    chunk, chunks = _chunks(asked.kind, size, splits, network.num_npus)
+    chunk, chunks = _chunks(kind, size, system.preferred_dataset_splits, network.num_npus)
     implementations = [parse_implementation(name) for name in names]
-    involved, lines = asked.involved, _usable(asked.lines, implementations, network)
-    if asked.members is not None and lines is None:
-        cluster = (system, network)
-        phases = _group_phases(phase_type, chunk, asked.members, implementations, cluster)
+    lines = _usable(lines, implementations, network)
+    if members is not None and lines is None:
+        phases = _group_phases(phase_type, chunk, members, implementations, system, network)
     else:
         if lines is not None:
             involved = tuple(line.members > 1 for line in lines)
@@ -376,7 +327,9 @@ def plan_collective(
             lines = (RankStride(network.num_npus, 1),)
             involved = involved[:1]
         else:
-            lines = _whole(network)
+            sizes = [dimension.npus for dimension in network.dimensions]
+            strides = accumulate(sizes[:-1], mul, initial=1)
+            lines = tuple(map(RankStride, sizes, strides))
         if not implementations[0].flat:
             _check_dimensions(attribute, involved, system, network)
         dims = [
@@ -388,8 +341,8 @@ def plan_collective(
     if not phases:
         raise SimulationError("no dimension with more than one rank takes part, so it never ends")
     for phase in phases:
-        _check(phase, asked.kind, network.dimensions[phase.dimension].topology)
-    return CollectivePlan(chunks, tuple(phases), size, asked.kind)
+        _check(phase, kind, network.dimensions[phase.dimension].topology)
+    return CollectivePlan(chunks, tuple(phases), size, kind)
 
 
 def _key(attribute: str) -> str:
@@ -434,10 +387,10 @@ def _group_phases(
     size: int,
     members: int,
     implementations: list[Implementation],
-    cluster: tuple[SystemConfig, NetworkConfig],
+    system: SystemConfig,
+    network: NetworkConfig,
 ) -> list[Phase]:
     """A group smaller than the cluster: one flat ring over its members, in the queues of dim 0."""
-    system, network = cluster
     if members < 2:
         raise SimulationError("its group has one rank, so it never ends; drop the node")
     own = len(implementations) == 1
@@ -456,14 +409,6 @@ def _group_phases(
         choice = QueueChoice.FIRST_HALF
     window = _window(implementation, members)
     return [Phase(size, phase_type, implementation.algorithm, window, 0, members, 0, choice)]
-
-
-def _whole(network: NetworkConfig) -> tuple[RankStride, ...]:
-    lines, stride = [], 1
-    for dimension in network.dimensions:
-        lines.append(RankStride(dimension.npus, stride))
-        stride *= dimension.npus
-    return tuple(lines)
 
 
 def _usable(

@@ -81,20 +81,15 @@ OPTIMIZATIONS = ("localBWAware", "baseline")
 
 
 def _require(condition: bool, key: str, value: object, wanted: str) -> None:
-    """Raise ConfigError unless ``condition`` holds."""
     if not condition:
         raise ConfigError(f"{key} is {value!r}; it must be {wanted}.")
 
 
 @dataclass(frozen=True)
 class Dimension:
-    """One dimension of the network.
+    """One dimension of the network, with ``npus`` ranks along it.
 
-    Attributes:
-        topology: Wiring of the ranks along this dimension.
-        npus: Number of ranks along it.
-        bandwidth_gib: Bandwidth of a link in GB/s, where 1 GB is 2**30 bytes as in ASTRA-sim.
-        latency_ns: Latency of a hop in ns.
+    As in ASTRA-sim, 1 GB of the bandwidth of a link is 2**30 bytes; the latency is that of a hop.
     """
 
     topology: Topology
@@ -132,11 +127,7 @@ class NetworkConfig:
 
     @classmethod
     def single(
-        cls,
-        topology: Topology,
-        npus: int,
-        bandwidth_gib: float = 50.0,
-        latency_ns: float = 500.0,
+        cls, topology: Topology, npus: int, bandwidth_gib: float = 50.0, latency_ns: float = 500.0
     ) -> "NetworkConfig":
         """Return a network of one dimension."""
         return cls((Dimension(topology, npus, bandwidth_gib, latency_ns),))
@@ -153,9 +144,7 @@ class SystemConfig:
         all_reduce: Algorithm in each dimension: "ring", "direct", "direct<K>", "halvingDoubling",
             "doubleBinaryTree"; or one of "oneRing", "oneDirect", "oneHalvingDoubling" alone; or,
             beyond the reference, "inNetwork" where the dimension is a Switch that reduces.
-        all_gather: The same for all-gathers.
-        reduce_scatter: The same for reduce-scatters.
-        all_to_all: The same for all-to-alls.
+        all_gather: The same for all-gathers, as are the two further lists for their collectives.
         broadcast: "inNetwork" in each dimension; by default a broadcast takes its recorded
             duration, as in the reference.
         endpoint_delay_ns: Cost before the first send and after every receive, in ns. None stands
@@ -172,12 +161,12 @@ class SystemConfig:
         unsupported_collectives: Whether a collective that the reference cannot run is an error, as
             by default, or takes its recorded duration on its own rank, as the reference does with
             BROADCAST.
-        missing: What becomes of a collective of all ranks whose list has no entry for a dimension.
-        group_collectives: How collectives of smaller groups run; FLAT for the reference's way.
+        missing: For a collective of all ranks whose list has no entry for a dimension.
+        group_collectives: For collectives of smaller groups; FLAT is the reference's way.
         storage_bw_gb: Bandwidth of a rank's storage in GB/s (1e9 bytes), beyond the reference; None
             where operations on storage take their recorded durations.
-        track_local_mem: Whether the local memory of each rank is told as the reference tells it.
-        local_mem_trace: Prefix of the files that the reference writes of it.
+        track_local_mem: Whether the local memory of each rank is reported as in the reference.
+        local_mem_trace: Prefix of the files of that report.
         fitted_collectives: Device whose measured times collectives take, beyond the reference, with
             what the last dimension of the network adds among several nodes; "" where all are
             simulated. None: that of a named compute model, where links are not shared and nodes
@@ -207,27 +196,25 @@ class SystemConfig:
     fitted_collectives: str | None = None
 
     def __post_init__(self) -> None:
-        splits = self.preferred_dataset_splits
-        _require(1 <= splits <= 10**6, "preferred-dataset-splits", splits, "1 to 1e6")
-        active = self.active_chunks_per_dimension
-        _require(1 <= active <= 10**6, "active-chunks-per-dimension", active, "1 to 1e6")
+        for key, count in (
+            ("preferred-dataset-splits", self.preferred_dataset_splits),
+            ("active-chunks-per-dimension", self.active_chunks_per_dimension),
+        ):
+            _require(1 <= count <= 10**6, key, count, "1 to 1e6")
         delay = self.endpoint_delay_ns
-        fine = delay is None or 0 <= delay <= _MAX_NS
-        _require(fine, "endpoint-delay", delay, "0 to 1e12 ns")
+        _require(delay is None or 0 <= delay <= _MAX_NS, "endpoint-delay", delay, "0 to 1e12 ns")
         for key, value, known in (
             ("scheduling-policy", self.scheduling_policy, POLICIES),
             ("collective-optimization", self.collective_optimization, OPTIMIZATIONS),
         ):
             _require(value in known, key, value, "one of " + ", ".join(known))
-        storage = self.storage_bw_gb
-        fine = storage is None or (math.isfinite(storage) and storage > 0)
-        _require(fine, "storage-bw", storage, "a positive number")
-        for key, rate in (
-            ("local-mem-bw", self.local_mem_bw_gb),
-            ("peak-perf", self.peak_perf_tflops),
+        for key, rate, needed in (
+            ("storage-bw", self.storage_bw_gb, False),
+            ("local-mem-bw", self.local_mem_bw_gb, self.roofline_enabled),
+            ("peak-perf", self.peak_perf_tflops, self.roofline_enabled),
         ):
             if rate is None:
-                _require(not self.roofline_enabled, key, rate, "given when roofline-enabled is 1")
+                _require(not needed, key, rate, "given when roofline-enabled is 1")
             else:
                 _require(math.isfinite(rate) and rate > 0, key, rate, "a positive number")
 
@@ -297,10 +284,11 @@ class RunOptions:
     comm_streams: int = 1
 
     def __post_init__(self) -> None:
-        queues = self.queues_per_dimension
-        _require(1 <= queues <= 1024, "num-queues-per-dim", queues, "1 to 1024")
-        streams = self.comm_streams
-        _require(1 <= streams <= MAX_COMM_STREAMS, "comm-streams", streams, "1 to 64")
+        for key, count, most in (
+            ("num-queues-per-dim", self.queues_per_dimension, 1024),
+            ("comm-streams", self.comm_streams, MAX_COMM_STREAMS),
+        ):
+            _require(1 <= count <= most, key, count, f"1 to {most}")
         scale = self.injection_scale
         fine = math.isfinite(scale) and scale >= 0
         _require(fine, "injection-scale", scale, "a number from 0 up")

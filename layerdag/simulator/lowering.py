@@ -11,7 +11,6 @@ from layerdag.hardware.collectives import CollectiveType
 from layerdag.simulator.collectives import (
     SUPPORTED,
     CollectivePlan,
-    CollectiveRequest,
     GroupIndex,
     RankStride,
     is_group_name,
@@ -90,12 +89,7 @@ class ClassProgram:
 
 
 def for_rank(nodes: ClassProgram, roles: tuple[int, ...]) -> ClassProgram:
-    """Return the nodes of a class as a rank runs them, in groups and with peers of its own.
-
-    Args:
-        nodes: The class.
-        roles: What stands for each of ``nodes.groups``, then for each of ``nodes.peers``.
-    """
+    """Return the nodes of a class as a rank runs them, with groups and then peers of its own."""
     groups, peers = roles[: len(nodes.groups)], roles[len(nodes.groups) :]
     if (groups, peers) == (nodes.groups, nodes.peers):
         return nodes
@@ -105,6 +99,14 @@ def for_rank(nodes: ClassProgram, roles: tuple[int, ...]) -> ClassProgram:
     tag_N[grouped_N] = np.array(groups)[positions_in(nodes.groups, tag_N[grouped_N])]
     peer_N[message_N] = np.array(peers)[positions_in(nodes.peers, peer_N[message_N])]
     return replace(nodes, peer_N=peer_N, tag_N=tag_N, groups=groups, peers=peers)
+
+
+_SLOT_OF_TYPE = np.full(256, Slot.COMM, dtype=np.uint8)
+"""One-slot resource that a node takes while it runs, unless it is on the CPU."""
+_SLOT_OF_TYPE[[NodeType.INVALID, NodeType.COMM_RECV]] = Slot.NONE
+_SLOT_OF_TYPE[[NodeType.BATCH, NodeType.CHECKPOINT]] = Slot.NONE
+_SLOT_OF_TYPE[NodeType.COMP] = Slot.COMPUTE
+_SLOT_OF_TYPE[NodeType.STORAGE] = Slot.CPU  # the host issues it and waits
 
 
 def positions_in(known: tuple[int, ...], values: np.ndarray) -> np.ndarray:
@@ -128,7 +130,8 @@ class KernelColumns:
         self.trace, self.order, self.id_N = trace, order, id_N
         self.type_N, self.on_cpu_N = type_N, on_cpu_N
         self.kind_N = np.full(count, NodeKind.TIMER, dtype=np.uint8)
-        self.slot_N = np.zeros(count, dtype=np.uint8)
+        self.slot_N = _SLOT_OF_TYPE[type_N]
+        self.slot_N[on_cpu_N & (self.slot_N != Slot.NONE)] = Slot.CPU
         self.cost_N = np.zeros(count, dtype=np.int64)
         self.peer_N = np.zeros(count, dtype=np.int32)
         self.tag_N = np.full(count, -1, dtype=np.int64)
@@ -178,29 +181,14 @@ class KernelColumns:
                     f"{trace.source}: node {id} carries involved_dim as {wire_name(wire)}; "
                     "write a bool_list."
                 )
-            value = tuple(map(bool, _listed(value_of(table, row, trace.strings))))
+            found_value = value_of(table, row, trace.strings)
+            listed = found_value if isinstance(found_value, tuple) else (found_value,)
+            value = tuple(map(bool, listed))
             if found.setdefault(node, value) != value:
                 raise SimulationError(
                     f"{trace.source}: node {id} carries involved_dim twice; keep one."
                 )
         return found
-
-
-def _listed(value: object) -> tuple[object, ...]:
-    return value if isinstance(value, tuple) else (value,)
-
-
-def slots(type_N: np.ndarray, on_cpu_N: np.ndarray) -> np.ndarray:
-    """Return which one-slot resource each node takes while it runs."""
-    by_type = np.full(256, Slot.COMM, dtype=np.uint8)
-    by_type[[NodeType.INVALID, NodeType.COMM_RECV]] = Slot.NONE
-    by_type[NodeType.COMP] = Slot.COMPUTE
-    by_type[[NodeType.BATCH, NodeType.CHECKPOINT]] = Slot.NONE
-    slot_N = by_type[type_N]
-    slot_N[on_cpu_N & (slot_N != Slot.NONE)] = Slot.CPU
-    slot_N[type_N == NodeType.COMM_RECV] = Slot.NONE
-    slot_N[type_N == NodeType.STORAGE] = Slot.CPU  # the host issues it and waits
-    return slot_N
 
 
 def children(
@@ -243,16 +231,7 @@ _ENDS = (
 
 
 def lower_messages(nodes: KernelColumns, num_ranks: int, slowest: float) -> None:
-    """Fill the columns of sends and receives.
-
-    Args:
-        nodes: Columns under construction.
-        num_ranks: Ranks of the cluster.
-        slowest: Lowest rate of the cluster in bytes per ns.
-
-    Raises:
-        SimulationError: If an attribute is missing or out of bounds; names file and node.
-    """
+    """Fill the columns of sends and receives; ``slowest`` is the lowest rate in bytes per ns."""
     for type_, kind, peer, _ in _ENDS:
         wanted = nodes.type_N == type_
         if not wanted.any():
@@ -335,12 +314,9 @@ class Lowering:
         rates = [dimension.bytes_per_ns for dimension in network.dimensions]
         self._slowest = min([*rates, system.local_mem_bw_gb or rates[0]])
         self._plan_of: dict[tuple[object, ...], int] = {}
-        self._plans: list[CollectivePlan] = []
+        self.plans: list[CollectivePlan] = []
+        """Distinct plans met so far."""
         self._lines: dict[int, tuple[RankStride, ...] | None] = {}
-
-    def plans(self) -> tuple[CollectivePlan, ...]:
-        """Return the distinct plans met so far."""
-        return tuple(self._plans)
 
     def lower(self, trace: Trace, rank: int) -> ClassProgram:
         """Return the kernel nodes of ``trace``, which ``rank`` is the first to run.
@@ -365,8 +341,12 @@ class Lowering:
         child_ptr, child_E, indegree_N = children(trace, order, id_N)
         on_cpu_N = trace.integers("is_cpu_op")[0][order] != 0
         nodes = KernelColumns(trace, order, id_N, type_N, on_cpu_N)
-        self._check_types(nodes)
-        nodes.slot_N[:] = slots(type_N, on_cpu_N)
+        metadata = type_N == NodeType.METADATA
+        if metadata.any():
+            raise nodes.error(metadata, "is a METADATA node, which cannot run; convert the trace")
+        comm = communicates(type_N) & on_cpu_N
+        if comm.any():
+            raise nodes.error(comm, "is a communication node with is_cpu_op; set is_cpu_op to 0")
         if self._system.replay_only:
             nodes.cost_N[:] = recorded_ns(trace, order)
         else:
@@ -392,15 +372,6 @@ class Lowering:
             peers=tuple(sorted(set(nodes.peer_N[messages].tolist()))),
             stated=declared_ranks(trace) if messages.any() else frozenset(),
         )
-
-    def _check_types(self, nodes: KernelColumns) -> None:
-        type_N = nodes.type_N
-        metadata = type_N == NodeType.METADATA
-        if metadata.any():
-            raise nodes.error(metadata, "is a METADATA node, which cannot run; convert the trace")
-        comm = communicates(type_N) & nodes.on_cpu_N
-        if comm.any():
-            raise nodes.error(comm, "is a communication node with is_cpu_op; set is_cpu_op to 0")
 
     def _lower_compute(self, nodes: KernelColumns) -> None:
         rows = np.flatnonzero(nodes.type_N == NodeType.COMP)
@@ -555,25 +526,23 @@ class Lowering:
         lines = None
         by_phases = self._system.group_collectives is GroupCollectives.HIERARCHICAL
         if part and by_phases and count > 1:
-            lines = self._lines_of(group)
+            if group not in self._lines:
+                sizes = tuple(dimension.npus for dimension in self._network.dimensions)
+                self._lines[group] = self._groups.lines(group, sizes)
+            lines = self._lines[group]
         key = (kind, size, part, involved, lines)
         if key not in self._plan_of:
             try:
-                asked = CollectiveRequest(CollectiveType(kind), size, involved, part, lines)
-                plan = plan_collective(asked, self._system, self._network)
+                plan = plan_collective(
+                    CollectiveType(kind), size, involved, part, lines, self._system, self._network
+                )
             except SimulationError as error:
                 raise nodes.error_at(np.array([row]), f"cannot run: {error}") from None
             except ConfigError as error:
                 raise ConfigError(f"system: {error}") from None
-            self._plan_of[key] = len(self._plans)
-            self._plans.append(plan)
+            self._plan_of[key] = len(self.plans)
+            self.plans.append(plan)
         return self._plan_of[key]
-
-    def _lines_of(self, group: int) -> tuple[RankStride, ...] | None:
-        if group not in self._lines:
-            sizes = tuple(dimension.npus for dimension in self._network.dimensions)
-            self._lines[group] = self._groups.lines(group, sizes)
-        return self._lines[group]
 
     def check_rank(self, program: ClassProgram, trace: Trace, rank: int) -> None:
         """Raise SimulationError if ``rank`` cannot run ``trace``: foreign groups, wrong ends."""

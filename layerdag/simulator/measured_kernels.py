@@ -1,101 +1,159 @@
 """Times of compute nodes on a real device, from kernels that were measured on it.
 
 Products, experts and attention of serving engines whose sizes a node states (``kernel_calls``) take
-the time of the installed table of measured kernels (``kernel_tables``), outside of its sizes or
-without it that of the kernel's roofline; all others that of their family of operators. The fitted
-numbers are those of ``fitted_kernels.json``, which ``python benchmarks/fit_kernels.py`` writes. A
-device without fits of its own takes the shares of its nearest kin at its own data sheet.
+the time of the installed table of measured kernels, outside of its sizes or without it that of the
+kernel's roofline; all others that of their family of operators, whose kernels cost alike. A device
+without fits of its own takes the shares of its nearest kin at its own data sheet.
 """
 
-import json
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
-from importlib import resources
 from typing import final
 
 import numpy as np
 
 from layerdag.errors import ConfigError
-from layerdag.hardware.devices import DEVICES, Device, require_device
-from layerdag.hardware.dtypes import USUAL_WEIGHTS, nearest_class
-from layerdag.simulator.compute import (
-    ComputeModel,
-    MeasuredCompute,
-    refuse_negative,
+from layerdag.hardware.devices import Device, require_device
+from layerdag.hardware.dtypes import USUAL_WEIGHTS, item_bytes, nearest_class, number_class
+from layerdag.hardware.kernels import (
+    KERNEL_AXES,
+    FittedKernels,
+    fits_of,
+    installed_table,
+    kernel_work,
 )
-from layerdag.simulator.config import MAX_TIME_NS
-from layerdag.simulator.kernel_roofline import KERNEL_AXES, KernelRoofline, kernel_work
-from layerdag.simulator.kernel_tables import installed_table
-from layerdag.simulator.operator_families import node_work
-from layerdag.traces.trace import Trace
+from layerdag.hardware.operators import operator_family
+from layerdag.simulator.compute import ComputeModel, MeasuredCompute, refuse_negative, whole_ns
+from layerdag.traces.trace import OPERATOR, Trace
 
-OTHER = "pointwise"
-PRODUCT = "product"
+_WITH_KNOWN_STATISTICS = "batch_norm_inference"
+"""Batch normalization of a step without backward pass: element by element, not by channels."""
+
+_OF_JOBS = frozenset(("mm", "attention"))
+"""Operators (``op_type``) of ``layerdag workload`` whose families are not told by their names."""
+_BACKWARD = re.compile(r"\.B\d+$")
+"""End of the names of those of a backward pass; "again" follows where they are forward ones."""
+_INTENSE = 30.0
+"""Operations for each byte above which an unknown operator is a matrix product."""
+_CHANNEL_ROWS_PER_US = 1e3
+"""Rows of one channel, which batch normalization reads by one block of threads alone."""
+_THIN = 64
+_UNITS = 132
+"""Blocks of threads that run at once, of an H100; the last wave of a product is rarely full."""
+_TILE = 64
+"""Rows and columns of such a block."""
+
+WITH_PRODUCTS = ("product", "grouped_product", "encoder_attention", "convolution")
 
 
 @dataclass(frozen=True)
-class FittedKernels:
-    """Fitted rooflines of families of operators on one device.
+class KernelWork:
+    """What the times of compute nodes follow from, each of shape (M,).
 
-    Attributes:
-        device: Name of the device that they were measured on.
-        rooflines: By key of the family, such as "product/bf16".
+    Keys are the family, and the class of number where it matters, such as "product/bf16"; times are
+    operations and bytes over the rates of the data sheet.
     """
 
-    device: str
-    rooflines: Mapping[str, KernelRoofline]
-
-    def of(self, key: str) -> KernelRoofline:
-        """Return the fit of a family, or of its nearest relative."""
-        family, _, number = key.partition("/")
-        kin = [key, family, f"{family}/half"]
-        if number:
-            kin += [f"{family}/{other}" for other in ("bf16", "tf32", "f32")]
-            kin.append(f"{PRODUCT}/{number}")
-        for name in (*kin, OTHER):
-            if name in self.rooflines:
-                return self.rooflines[name]
-        raise ConfigError(
-            f"the fitted kernels of {self.device} lack '{OTHER}', which stands for all operators "
-            "without a fit of their own; fit them again."
-        )
+    keys: list[str]
+    compute_us: np.ndarray
+    memory_us: np.ndarray
 
 
-@cache
-def fitted_kernels() -> Mapping[str, FittedKernels]:
-    """Return the fits that the package ships, by device."""
-    text = resources.files("layerdag.simulator").joinpath("fitted_kernels.json").read_text("utf-8")
-    devices = json.loads(text)["devices"]
-    return {
-        device: FittedKernels(
-            device, {key: KernelRoofline(*numbers) for key, numbers in rooflines.items()}
-        )
-        for device, rooflines in devices.items()
-    }
+def node_work(trace: Trace, rows: np.ndarray, device: Device, tf32: bool) -> KernelWork:
+    """Return the work of compute nodes (M,) on a device.
+
+    With ``tf32`` products of single precision run as TF32, at half the rate of bf16.
+    """
+    dtypes = trace.dtypes()
+    sizes, present = sizes_of(trace, rows)
+    # Operations of fused attention from its sizes, 0 where they are not stated.
+    names = ("batch", "heads", "sequence", "kv_sequence", "head_dim")
+    columns = [trace.integers(name)[0][rows].astype(np.float64) for name in names]
+    attended = 4 * np.prod(columns, axis=0)
+    num_ops = trace.integers("num_ops")[0][rows].astype(np.float64)
+    num_bytes = trace.integers("tensor_size")[0][rows].astype(np.float64)
+    keys, peaks = [], np.empty(len(rows))
+    families = _families(trace, rows)
+    for at, row in enumerate(rows.tolist()):
+        family, dtype = families[at], dtypes[row]
+        m, n, k, batch = sizes[at].tolist()
+        item = item_bytes(dtype) or 4
+        if family == "pointwise" and num_ops[at] > _INTENSE * max(num_bytes[at], 1):
+            family = "product"
+        number = number_class(dtype) or "f32"
+        if number == "f8" and "f8" not in device.flops:
+            number = "bf16"
+        peaks[at] = device.flops.get(number, device.flops["f32"])
+        if number == "f32" and tf32 and family.startswith((*WITH_PRODUCTS, "attention")):
+            number, peaks[at] = "tf32", device.flops["bf16"] / 2
+        if present[at] and family.startswith(WITH_PRODUCTS):
+            twice = 2 if family == "convolution_backward" else 1
+            num_ops[at] = 2 * batch * m * n * k * twice
+            if family.startswith("convolution") and batch == 1:
+                num_ops[at] *= _waste(m, n)
+            if family.startswith("convolution") and batch > 1:
+                family += "_thin" if k <= _THIN else "_grouped"
+                if k <= _THIN:
+                    # Too few numbers for the units of matrix products, whatever their format.
+                    number, peaks[at] = "f32", device.flops["f32"]
+        elif attended[at] and family.startswith("attention"):
+            # Fits count whole squares, as PyTorch does, and five products of a backward pass.
+            num_ops[at] = attended[at] * (2.5 if family == "attention_backward" else 1)
+        elif present[at] and "embedding" in family:
+            num_ops[at], num_bytes[at] = m * n, 2 * m * n * item
+        elif present[at] and "batch_norm" in family and family != _WITH_KNOWN_STATISTICS:
+            num_ops[at] = peaks[at] / 1e6 * m / _CHANNEL_ROWS_PER_US
+        keys.append(family_key(family, number, item))
+    return KernelWork(keys, num_ops / peaks * 1e6, num_bytes / device.bytes_per_s * 1e6)
 
 
-def fits_of(device: str) -> FittedKernels:
-    """Return the fits of a device: its own, completed by those of its nearest kin."""
-    fitted = fitted_kernels()
-    own = fitted.get(_ALIASES.get(device, device))
-    base = fitted[_COMPLETE]
-    kin = own or _nearest(DEVICES[device], fitted)
-    return FittedKernels(device, {**base.rooflines, **kin.rooflines})
+def _families(trace: Trace, rows: np.ndarray) -> list[str]:
+    names, (operators, _) = trace.names(), trace.texts(OPERATOR, numbers=True)
+    experts_N, _ = trace.integers("experts")
+    found = [_family(names[row], operators[row]) for row in rows.tolist()]
+    if not any("batch_norm_backward" in name for name in names):
+        found = [_WITH_KNOWN_STATISTICS if "batch_norm" in each else each for each in found]
+    of_experts = (experts_N[rows] > 0).tolist()
+    return [
+        "grouped_product" if family == "product" and grouped else family
+        for family, grouped in zip(found, of_experts, strict=True)
+    ]
 
 
-_COMPLETE = "h100"
-"""The device of which every family of operators was measured."""
-_ALIASES = {"a100-40": "a100-80"}
+def _family(name: str, operator: str) -> str:
+    if operator not in _OF_JOBS or "::" in name:
+        return operator_family(name)
+    if operator == "attention" and _BACKWARD.search(name):
+        return "attention_backward"
+    return operator_family(operator) if operator == "mm" else operator
 
 
-def _nearest(device: Device, fitted: Mapping[str, FittedKernels]) -> FittedKernels:
-    def distance(name: str) -> float:
-        known = DEVICES[name]
-        ratios = [each.flops["bf16"] / each.bytes_per_s for each in (device, known)]
-        return abs(float(np.log(ratios[0] / ratios[1])))
+def _waste(m: float, n: float) -> float:
+    """Return by what factor unfilled blocks and waves lengthen a convolution.
 
-    return fitted[min((name for name in fitted if name in DEVICES), key=distance)]
+    Kernels choose smaller blocks where few are full, so that half of the logarithm is felt.
+    """
+    waves = math.ceil(math.ceil(m / _TILE) * math.ceil(n / _TILE) / _UNITS)
+    return math.sqrt(waves * _UNITS * _TILE**2 / (m * n))
+
+
+def family_key(family: str, number: str, item: int) -> str:
+    """Return the key of a family's fit: products differ by number, others by width."""
+    if family.startswith((*WITH_PRODUCTS, "attention")):
+        return f"{family}/{number}"
+    return f"{family}/half" if item == 2 else family
+
+
+def sizes_of(trace: Trace, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return m, n, k, batch (1 where not stated), shape (M, 4), and whether m and n are stated."""
+    columns, stated = [], []
+    for name in ("m", "n", "k", "batch"):
+        value_N, present_N = trace.integers(name, 1)
+        columns.append(value_N[rows])
+        stated.append(present_N[rows])
+    return np.stack(columns, axis=1).astype(np.float64), stated[0] & stated[1]
 
 
 TABLE, ROOFLINE, FAMILY = "table", "roofline", "family"
@@ -106,9 +164,6 @@ _NINE_TENTHS = 4.0
 of an H100, their families left out of the fit, are inside. A normal
 law would have 2.4; fits are better on what they were made of, and steps have operators of no fit.
 """
-
-
-_COUNTED_FROM_0 = ("past", "window")
 
 
 @dataclass(frozen=True)
@@ -138,31 +193,31 @@ def kernel_calls(trace: Trace, rows: np.ndarray, keys: list[str]) -> list[Kernel
 
     Products are "gemm", of whole experts (``experts``) "moe". Attention is one of the two kernels
     of serving engines where a node states the ``past`` tokens of its cache; without, it is
-    PyTorch's, whose time is that of its family.
-
-    Args:
-        trace: The trace.
-        rows: Positions of the nodes, shape (M,).
-        keys: Their families, as ``operator_families.node_work`` gives them.
+    PyTorch's, whose time is that of its family. ``keys`` are those of ``node_work``.
     """
     stated = _Columns(trace, rows)
     family = np.array([key.partition("/")[0] for key in keys], dtype=object)
     number = np.array([key.partition("/")[2] for key in keys], dtype=object)
+    attends = family == "attention"
     wanted = {
-        "gemm": (family == "product") & (stated.of("batch", 1)[0] == 1),
-        "moe": family == "grouped_product",
-        "attention_prefill": (family == "attention") & (stated.of("past")[0] == 0),
-        "attention_decode": (family == "attention") & (stated.of("sequence")[0] == 1),
+        "gemm": (_gemm_sizes, (family == "product") & (stated.of("batch", 1)[0] == 1)),
+        "moe": (_expert_sizes, family == "grouped_product"),
+        "attention_prefill": (_attention_sizes, attends & (stated.of("past")[0] == 0)),
+        "attention_decode": (_attention_sizes, attends & (stated.of("sequence")[0] == 1)),
     }
     found = []
-    for kind, chosen in wanted.items():
-        sizes, share, known = _RULES[kind](stated)
+    for kind, (rule, chosen) in wanted.items():
+        sizes, share, known = rule(stated)
         for name, precision in USUAL_WEIGHTS.items():
             at = np.flatnonzero(chosen & known & (number == name))
             if len(at):
                 table = np.stack([sizes[axis][at] for axis in KERNEL_AXES[kind]], axis=1)
                 found.append(KernelCalls(kind, name, precision, at, table, share[at]))
     return found
+
+
+_Sizes = tuple[Mapping[str, np.ndarray], np.ndarray, np.ndarray]
+"""Sizes by axis, share of the kernel, and whether all sizes are known, each (M,)."""
 
 
 class _Columns:
@@ -173,7 +228,7 @@ class _Columns:
         """Return values (M,), and which nodes state a possible one."""
         value_N, present_N = self._trace.integers(name, default)
         value, present = value_N[self._rows].astype(np.float64), present_N[self._rows]
-        return value, present & (value >= (name not in _COUNTED_FROM_0))
+        return value, present & (value >= (name not in ("past", "window")))
 
     def several(self, *names: str) -> tuple[dict[str, np.ndarray], np.ndarray]:
         """Return values by name, and which nodes state all of them."""
@@ -182,16 +237,12 @@ class _Columns:
         return {name: value for name, (value, _) in columns.items()}, every
 
 
-_Found = tuple[Mapping[str, np.ndarray], np.ndarray, np.ndarray]
-"""Sizes by axis, share of the kernel, and whether all sizes are known, each (M,)."""
-
-
-def _gemm(stated: _Columns) -> _Found:
+def _gemm_sizes(stated: _Columns) -> _Sizes:
     sizes, known = stated.several("m", "n", "k")
     return sizes, np.ones(len(known)), known
 
 
-def _attention(stated: _Columns) -> _Found:
+def _attention_sizes(stated: _Columns) -> _Sizes:
     names = ("batch", "sequence", "kv_sequence", "heads", "kv_heads", "head_dim", "past", "window")
     sizes, known = stated.several(*names)
     sizes["seq"] = sizes["sequence"]
@@ -202,7 +253,7 @@ def _attention(stated: _Columns) -> _Found:
     return sizes, np.ones(len(known)), known
 
 
-def _experts(stated: _Columns) -> _Found:
+def _expert_sizes(stated: _Columns) -> _Sizes:
     names = ("m", "n", "k", "batch", "experts", "experts_per_token", "hidden", "ffn")
     sizes, known = stated.several(*names)
     here = np.maximum(sizes["batch"], 1)
@@ -212,14 +263,6 @@ def _experts(stated: _Columns) -> _Found:
     sizes["tokens"] = sizes["m"] * here * sizes["expert"] / chosen
     whole = 3 * np.maximum(sizes["hidden"], 1) * width
     return sizes, sizes["n"] * sizes["k"] / whole, known
-
-
-_RULES = {
-    "gemm": _gemm,
-    "moe": _experts,
-    "attention_prefill": _attention,
-    "attention_decode": _attention,
-}
 
 
 @dataclass(frozen=True)
@@ -259,16 +302,6 @@ class KernelTimes:
         return {each: int((self.source_M == each).sum()) for each in (TABLE, ROOFLINE, FAMILY)}
 
 
-def _parts(trace: Trace, rows: np.ndarray) -> np.ndarray:
-    """Return which nodes are recorded kernels whose operator's time stands at another, bool (M,).
-
-    Fits are of whole operators; a profile shows each of their kernels, the work at the longest one.
-    """
-    num_ops_N, stated_N = trace.integers("num_ops")
-    recorded_N = trace.integers("start_ns")[1]
-    return (recorded_N & stated_N & (num_ops_N == 0))[rows]
-
-
 @final
 class MeasuredKernels(ComputeModel):
     """Times of compute nodes on a device, from measured kernels.
@@ -279,7 +312,7 @@ class MeasuredKernels(ComputeModel):
             (``torch.backends.cuda.matmul.allow_tf32``).
         tables: Whether to use the installed tables of measured kernels, where there are any.
         fits: Fitted families of operators, in place of those that the package ships.
-        note: What is to be said of the fits.
+        note: A sentence on the fits, for reports.
 
     Raises:
         ConfigError: If the device is not known.
@@ -309,16 +342,11 @@ class MeasuredKernels(ComputeModel):
         ``layerdag workload``), ``num_ops``, ``tensor_size``, ``dtype`` and, where stated, its sizes
         (docs/reference/simulator.md).
         """
-        time_ns = np.floor(self.kernel_times(trace, rows).us_M * 1000)
-        time_ns = np.maximum(np.minimum(time_ns, 2.0 * MAX_TIME_NS), 1).astype(np.int64)
+        time_ns = whole_ns(self.kernel_times(trace, rows).us_M * 1000)
         return np.where(on_cpu, MeasuredCompute().replayed_ns(trace, rows), time_ns)
 
     def kernel_times(self, trace: Trace, rows: np.ndarray) -> KernelTimes:
-        """Return the times of compute nodes, how each was found and how far it may be off.
-
-        Args:
-            trace: The trace.
-            rows: Positions of the nodes, shape (M,).
+        """Return the times of compute nodes (M,), how each was found and how far it may be off.
 
         Raises:
             SimulationError: If a node has negative operations or bytes.
@@ -333,7 +361,10 @@ class MeasuredKernels(ComputeModel):
             fit = self._fits.of(key)
             us_M[at] = fit.microseconds(work.compute_us[at], work.memory_us[at])
             spread_M[at] = _NINE_TENTHS * fit.error
-        us_M[_parts(trace, rows)] = 0.0
+        # Recorded kernels whose operator's time belongs to another one: fits are of whole
+        # operators; a profile shows each of their kernels, the work at the longest one.
+        stated_N, recorded_N = (trace.integers(name)[1] for name in ("num_ops", "start_ns"))
+        us_M[(recorded_N & stated_N)[rows] & (num_ops == 0)] = 0.0
         times = KernelTimes(us_M, np.full(len(rows), FAMILY, dtype=object), spread_M, keys)
         for calls in kernel_calls(trace, rows, work.keys):
             self._look_up(calls, times)

@@ -15,13 +15,12 @@ import numpy as np
 
 from layerdag.errors import ConfigError
 from layerdag.hardware.devices import require_device
+from layerdag.hardware.kernels import MIN_KERNELS, FittedKernels, KernelRoofline, fits_of
 from layerdag.runtime.reading import read_whole
 from layerdag.runtime.settings import did_you_mean
 from layerdag.simulator.compute import MeasuredCompute
-from layerdag.simulator.kernel_roofline import MIN_KERNELS, KernelRoofline
 from layerdag.simulator.learned import measured_rows
-from layerdag.simulator.measured_kernels import FittedKernels, fits_of
-from layerdag.simulator.operator_families import KernelWork, node_work
+from layerdag.simulator.measured_kernels import KernelWork, node_work
 from layerdag.traces.builder import NodeSpec, build_trace
 from layerdag.traces.chakra.workload import read_workload
 from layerdag.traces.trace import Attribute, NodeType, Trace, Wire

@@ -331,13 +331,20 @@ def lower(workload: Workload, cluster: Cluster, compute: ComputeModel) -> Lowere
         roles[rank] = (*nodes.groups, *nodes.peers)
     counts = np.array([len(c.id_N) for c in classes], dtype=np.int64)
     out_ptr = pointers(counts[class_of_rank])
-    plans = lowering.plans()
     if any((c.kind_N == NodeKind.MEMORY).any() for c in classes):
         _check_memory(cluster.memory, workload.num_ranks)
     role_ptr = pointers([len(each) for each in roles])
     role = np.array([value for each in roles for value in each], dtype=np.int32)
     return LoweredProgram(
-        workload, cluster, tuple(classes), class_of_rank, role_ptr, role, out_ptr, groups, plans
+        workload,
+        cluster,
+        tuple(classes),
+        class_of_rank,
+        role_ptr,
+        role,
+        out_ptr,
+        groups,
+        tuple(lowering.plans),
     )
 
 

@@ -454,7 +454,7 @@ NOT_READERS = {
     "sampling/failed_samples.py": "the manifest that the same call has just written",
     "serving/iteration_time.py": "numbers that the package ships",
     "simulator/fitted_collectives.py": "numbers that the package ships",
-    "simulator/measured_kernels.py": "numbers that the package ships",
+    "hardware/kernels.py": "numbers that the package ships",
     "samples/table.py": "reads the metadata of a table that was written with it",
     "samples/writer.py": "asks whether a folder holds samples, and which are whole",
     "sampling/parts.py": "a copy of a request in memory",

@@ -20,6 +20,20 @@ from layerdag.workloads.transformer.shapes import PRESETS
 LLAMA = PRESETS["llama3-8b"]
 
 
+def of_prompts(lengths: np.ndarray) -> BatchLoad:
+    """Return the load of one prompt an iteration."""
+    tokens = np.asarray(lengths, np.float64)
+    zero, one = np.zeros_like(tokens), np.ones_like(tokens)
+    return BatchLoad(one, tokens, tokens * (tokens + 1) / 2, tokens, zero, zero, one)
+
+
+def of_decodes(sequences: np.ndarray, context: np.ndarray) -> BatchLoad:
+    """Return the load of sequences that decode, with their contexts' sum."""
+    count = np.asarray(sequences, np.float64)
+    zero = np.zeros_like(count)
+    return BatchLoad(zero, zero, zero, zero, count, np.asarray(context, np.float64), count)
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [
@@ -130,7 +144,7 @@ def test_operations_are_two_for_each_active_parameter_and_token():
     for name in ("llama3-8b", "qwen3-30b-a3b", "deepseek-v3"):
         shape = PRESETS[name]
         work = IterationWork(shape, Plan())
-        load = BatchLoad.of_prompts(np.array([[64.0]]))
+        load = of_prompts(np.array([[64.0]]))
         kernels = [*work.local(load), *work.of_experts(load.tokens[0])]
         done = sum(k.count * float(np.max(k.operations)) for k in kernels if k.family != "prefill")
         head = 2 * shape.vocabulary * shape.hidden
@@ -152,11 +166,11 @@ def test_no_iteration_is_faster_than_the_data_sheet(device, engine):
         time, _ = machine.time(work, settings)
         ranks = np.ones((work.plan.data, 1))
         sequences = ranks * np.array([1, 8, 64])
-        steps = time.seconds(BatchLoad.of_decodes(sequences, sequences * 1000))
+        steps = time.seconds(of_decodes(sequences, sequences * 1000))
         moved = work.weight_bytes * 0.9 + 64 * 1000 * work.cached_bytes
         assert steps[-1] > moved / machine.sheet.bytes_per_s
         assert (np.diff(steps) > 0).all()
-        prompt = time.seconds(BatchLoad.of_prompts(ranks * np.array([4000.0])))
+        prompt = time.seconds(of_prompts(ranks * np.array([4000.0])))
         rate = machine.sheet.fp8 if work.formats == eight else machine.sheet.bf16
         assert prompt[0] > 0.9 * 2 * LLAMA.parameters * 4000 / work.plan.tensor / rate
 
@@ -246,11 +260,11 @@ def test_layers_that_were_timed_give_the_time_of_their_iterations(tmp_path):
     settings = ServingSettings(host_us=0.0)
     time, _ = machine.time(IterationWork(LLAMA, Plan()), settings)
     sequences = np.array([[8.0]])
-    taken = time.seconds(BatchLoad.of_decodes(sequences, sequences * 64))
+    taken = time.seconds(of_decodes(sequences, sequences * 64))
     per_layer = 8 + (8 + 0.001 * 8 * 64)
     host = 8 * 10
     assert taken[0] * 1e6 == pytest.approx(32 * per_layer + 10 + host, rel=0.01)
-    prompt = time.seconds(BatchLoad.of_prompts(np.array([[256.0]])))
+    prompt = time.seconds(of_prompts(np.array([[256.0]])))
     assert prompt[0] * 1e6 == pytest.approx(32 * (256 + 26.6) + 10 + 10, rel=0.01)
 
 

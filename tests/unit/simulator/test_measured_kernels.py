@@ -9,16 +9,16 @@ from symbolic_jobs import LLAMA, MIXTURE, small
 
 from layerdag.errors import ConfigError
 from layerdag.hardware.devices import DEVICES
-from layerdag.simulator.compute_choice import compute_model
-from layerdag.simulator.kernel_roofline import KERNEL_AXES, KernelRoofline, kernel_work
-from layerdag.simulator.kernel_tables import KernelTable, read_kernels
-from layerdag.simulator.measured_kernels import (
-    FAMILY,
-    ROOFLINE,
-    TABLE,
-    MeasuredKernels,
+from layerdag.hardware.kernels import (
+    KERNEL_AXES,
+    KernelRoofline,
+    KernelTable,
     fitted_kernels,
+    kernel_work,
+    read_kernels,
 )
+from layerdag.simulator.compute_choice import compute_model
+from layerdag.simulator.measured_kernels import FAMILY, ROOFLINE, TABLE, MeasuredKernels
 from layerdag.traces.trace import NodeType
 
 GRID = np.array(
@@ -47,7 +47,8 @@ def test_a_table_gives_back_what_was_measured_and_lies_between_neighbors():
     us = KernelRoofline(3.0, 0.7, 0.8).microseconds(work[0] / 1e9, work[1] / 1e6) * bumpy
     table = KernelTable.fit("gemm", GRID, us, "bf16")
     assert table.microseconds(GRID) == pytest.approx(us, rel=0.01)
-    low, high = table.interval(GRID)
+    middle = table.microseconds(GRID)
+    low, high = middle / table.spread, middle * table.spread
     assert (low <= high).all()
     beyond = np.array([[1 << 20, 1 << 15, 1 << 15]])
     ops, moved = kernel_work("gemm", beyond, "bf16")

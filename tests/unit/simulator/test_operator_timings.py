@@ -8,8 +8,8 @@ from simulator_traces import comp, system, workload
 
 from layerdag.errors import ConfigError
 from layerdag.hardware.devices import DEVICES
+from layerdag.hardware.kernels import KernelRoofline
 from layerdag.simulator.compute_choice import compute_model, model_files
-from layerdag.simulator.kernel_roofline import KernelRoofline
 from layerdag.simulator.operator_timings import calibrate_operators, read_operators
 from layerdag.traces.chakra.workload import write_workload
 
