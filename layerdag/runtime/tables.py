@@ -6,11 +6,15 @@ xz. Blanks around cells and lines without any word mean nothing.
 
 import csv
 import io
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from layerdag.errors import DataError, LayerdagError
+from layerdag.runtime.json_shape import number_in
 from layerdag.runtime.reading import Unpacked, open_unpacked, read_parsed
 from layerdag.runtime.settings import did_you_mean
 
@@ -72,6 +76,24 @@ def read_table(
         if len(cells) != len(names):
             raise error(f"{path}: line {line} has not as many cells as the first line.")
     return Table(tuple(names), tuple(line for line, _ in rows), tuple(tuple(c) for _, c in rows))
+
+
+def numbers(
+    path: str | Path, name: str, column: Sequence[str], error: type[LayerdagError] = DataError
+) -> np.ndarray:
+    """Return a column as finite numbers, float64.
+
+    Raises:
+        LayerdagError: If a cell is none; names the row.
+    """
+    found = [number_in(text) for text in column]
+    for at, number in enumerate(found):
+        if number is None or not math.isfinite(number):
+            raise error(
+                f"{path}: row {at + 1}: {name} is '{column[at]:.40}', which is no number; "
+                "correct it."
+            )
+    return np.array(found, dtype=np.float64)
 
 
 def iter_lines(

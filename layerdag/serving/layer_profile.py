@@ -14,9 +14,10 @@ import numpy as np
 
 from layerdag.errors import DataError
 from layerdag.hardware.kernels import interpolated
+from layerdag.runtime.tables import numbers
 from layerdag.serving.iteration_time import IterationTime, ServingEfficiency, host_us
 from layerdag.serving.iteration_work import BatchLoad, IterationWork
-from layerdag.serving.requests import numbers, read_columns, require_columns
+from layerdag.serving.requests import read_columns, require_columns
 from layerdag.simulator.fitted_collectives import collective_us, fitted_name
 
 _IN_A_LAYER = {

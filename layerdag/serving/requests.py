@@ -17,12 +17,12 @@ from typing import Any, Literal
 import numpy as np
 
 from layerdag.errors import ConfigError, DataError
-from layerdag.runtime.json_shape import number_in, parse_json, plain_reason, require_shape
+from layerdag.runtime.json_shape import parse_json, plain_reason, require_shape
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind
 from layerdag.runtime.reading import read_parsed
 from layerdag.runtime.rng import numpy_generator
 from layerdag.runtime.settings import did_you_mean
-from layerdag.runtime.tables import read_table
+from layerdag.runtime.tables import numbers, read_table
 
 MAX_REQUESTS = 10_000_000
 MAX_TOKENS = 10_000_000
@@ -266,23 +266,6 @@ def require_columns(path: str | Path, found: Mapping[str, object], known: Sequen
                 f"{path}: the column '{name}' is not known.{did_you_mean(name, known)} Known are "
                 f"{', '.join([*known, *optional])}; leave it out."
             )
-
-
-def numbers(path: str | Path, name: str, column: Sequence[str]) -> np.ndarray:
-    """Return a column as numbers, float64.
-
-    Raises:
-        DataError: If one is none; names the row.
-    """
-    made = np.empty(len(column))
-    for at, text in enumerate(column):
-        number = number_in(text)
-        made[at] = np.nan if number is None else number
-        if not np.isfinite(made[at]):
-            raise DataError(
-                f"{path}: row {at + 1}: {name} is '{text:.40}', which is no number; correct it."
-            )
-    return made
 
 
 Process = Literal["poisson", "gamma", "constant"]

@@ -31,8 +31,7 @@ from layerdag.simulator.config import (
     Topology,
     UnsupportedCollectives,
 )
-from layerdag.simulator.run import simulate
-from layerdag.traces.trace import NodeType, Trace, Workload
+from layerdag.traces.trace import NodeType, Trace
 
 Rates = tuple[float, float, float]
 """Of an operator: ns of a call, ns of an operation, ns of a byte."""
@@ -70,31 +69,22 @@ class FittedOperatorCosts(FittedCosts):
     def _table_K3(self) -> np.ndarray:
         return np.array([*self.rates.values(), self.other], dtype=np.float64)
 
-    @cached_property
-    def _codes(self) -> dict[str, int]:
-        return {name: row for row, name in enumerate(self.rates)}
-
     def model(self) -> ComputeModel:
-        """See ``Costs.model``."""
-        return PredictedCompute(self._microseconds)
+        """See ``FittedCosts.model``."""
+        code_of = {name: row for row, name in enumerate(self.rates)}
 
-    def _microseconds(self, trace: Trace, rows: np.ndarray) -> np.ndarray:
-        """Return the time of each node, shape (M,)."""
-        names = trace.names()
-        codes = [self._codes.get(names[row], len(self._codes)) for row in rows.tolist()]
-        return (counts_of(trace, rows) * self._table_K3[codes]).sum(axis=1) / 1000
+        def microseconds(trace: Trace, rows: np.ndarray) -> np.ndarray:
+            names = trace.names()
+            codes = [code_of.get(names[row], len(code_of)) for row in rows.tolist()]
+            return (counts_of(trace, rows) * self._table_K3[codes]).sum(axis=1) / 1000
+
+        return PredictedCompute(microseconds)
 
 
 @final
 @dataclass(frozen=True)
 class DeviceCosts(FittedCosts):
-    """A share of a device's data-sheet rates, and a fixed cost for each node.
-
-    Attributes:
-        device: The rates.
-        efficiency: Share of both peaks that was reached, in (0, 1].
-        launch_ns: Fixed cost of a node.
-    """
+    """A share, in (0, 1], of both of a device's data-sheet rates, and a fixed cost of each node."""
 
     device: Device
     efficiency: float = 1.0
@@ -104,7 +94,7 @@ class DeviceCosts(FittedCosts):
         self.model()  # refuses what is no efficiency
 
     def model(self) -> ComputeModel:
-        """See ``Costs.model``."""
+        """See ``FittedCosts.model``."""
         return RooflineCompute(self.device, self.efficiency, self.launch_ns)
 
 
@@ -121,22 +111,10 @@ def compute_rows(trace: Trace) -> np.ndarray:
 
 @dataclass(frozen=True)
 class FittedLink:
-    """What connects two ranks, every pair with one of its own.
-
-    Attributes:
-        latency_ns: Before the first byte of a message.
-        bytes_per_s: Bandwidth in one direction.
-    """
+    """What connects two ranks, every pair with one of its own, in one direction."""
 
     latency_ns: float
     bytes_per_s: float
-
-    def dimension(self, num_ranks: int, sharing: float = 1.0) -> Dimension:
-        """Return the network's only dimension; ``sharing`` ranks take turns on a core."""
-        bandwidth_gib = self.bytes_per_s / sharing / 2**30
-        return Dimension(
-            Topology.FULLY_CONNECTED, num_ranks, bandwidth_gib, self.latency_ns * sharing
-        )
 
 
 @dataclass(frozen=True)
@@ -161,29 +139,12 @@ class PredictionSpread:
 
 
 @dataclass(frozen=True)
-class Prediction:
-    """The time of a step that was not measured.
-
-    Attributes:
-        seconds: What the simulation says.
-        low_s: Lower end of the interval of ``Spread``, four fifths of left-out runs; None without.
-        high_s: Its upper end.
-        sharing: Ranks that took turns on one core; 1 where each had its own.
-    """
-
-    seconds: float
-    low_s: float | None
-    high_s: float | None
-    sharing: float
-
-
-@dataclass(frozen=True)
 class CalibratedMachine:
     """A machine as ``calibrate`` found it.
 
     Attributes:
         costs: Times of compute nodes where each rank has a core or device of its own.
-        link: What connects ranks; None where no run had several and none was stated.
+        link: Between ranks; None where no run had several and none was stated.
         cores: Cores of the one host that all ranks share, so that more ranks than cores take
             turns: compute and communication then last ranks / cores times as long. None where
             each rank has a device of its own.
@@ -227,63 +188,26 @@ class CalibratedMachine:
                 f"the machine has no link, and the workload {num_ranks} ranks; calibrate with runs "
                 "of several ranks, or state latency and bandwidth."
             )
-        dimension = (link or FittedLink(0.0, 1e9)).dimension(num_ranks, self.sharing(num_ranks))
+        link, sharing = link or FittedLink(0.0, 1e9), self.sharing(num_ranks)
+        bandwidth_gib, latency_ns = link.bytes_per_s / sharing / 2**30, link.latency_ns * sharing
+        dimension = Dimension(Topology.FULLY_CONNECTED, num_ranks, bandwidth_gib, latency_ns)
         system = dataclasses.replace(
             SystemConfig.uniform("ring"),
             all_to_all=("direct",),  # every pair has a link, as NCCL uses them
             unsupported_collectives=UnsupportedCollectives.REPLAY,
         )
-        network = NetworkConfig((dimension,))
-        return Cluster(network, system, compute=self.compute(num_ranks))
-
-    def compute(self, num_ranks: int) -> ComputeModel:
-        """Return the times of compute nodes where ``num_ranks`` ranks run at once."""
-        sharing = self.sharing(num_ranks)
         model = self.costs.model()
-        return model if sharing == 1 else ScaledCompute(model, sharing)
-
-    def predict(
-        self,
-        workload: Workload,
-        *,
-        like: tuple[Workload, float] | None = None,
-        weight: float = 0.5,
-    ) -> Prediction:
-        """Return the time of a step of ``workload`` on this machine.
-
-        Args:
-            workload: Traces of all ranks; durations in them are not used.
-            like: The same job on another number of ranks, and its measured seconds. What the
-                prediction of that run missed is put right, as far as ``weight`` says.
-            weight: Share of the miss, in logarithms: 0 ignores ``like``, 1 trusts its one
-                measurement fully.
-
-        Raises:
-            SimulationError: If the workload cannot run.
-            UsageError: If it has several ranks and the machine no link, or ``weight`` or the
-                seconds of ``like`` are out of range.
-        """
-        seconds = simulate(workload, self).makespan_s
-        if like is not None:
-            other, measured_s = like
-            if not 0 <= weight <= 1 or not 0 < measured_s < math.inf:
-                raise UsageError(
-                    f"weight is {weight} and the measured time {measured_s} s; the first must lie "
-                    "in [0, 1], the second must be positive."
-                )
-            seconds *= (measured_s / simulate(other, self).makespan_s) ** weight
-        spread = self.spread(workload.num_ranks)
-        return Prediction(
-            seconds,
-            seconds * spread.low if spread else None,
-            seconds * spread.high if spread else None,
-            self.sharing(workload.num_ranks),
-        )
+        model = model if sharing == 1 else ScaledCompute(model, sharing)
+        return Cluster(NetworkConfig((dimension,)), system, compute=model)
 
 
 VERSION = 1
 MAX_MACHINE_BYTES = 16 << 20
 _KEY = "layerdag_machine"
+_KINDS: Mapping[str, type[DeviceCosts] | type[FittedOperatorCosts]] = {
+    "device": DeviceCosts,
+    "operators": FittedOperatorCosts,
+}
 
 
 def write_machine(machine: CalibratedMachine, path: str | Path) -> None:
@@ -293,9 +217,10 @@ def write_machine(machine: CalibratedMachine, path: str | Path) -> None:
 
 def machine_document(machine: CalibratedMachine) -> dict[str, object]:
     """Return what a file of ``machine`` holds."""
+    kind = next(word for word, cls in _KINDS.items() if isinstance(machine.costs, cls))
     return {
         _KEY: VERSION,
-        "costs": _costs_document(machine.costs),
+        "costs": {"kind": kind, **asdict(machine.costs)},
         "link": asdict(machine.link) if machine.link else None,
         "cores": machine.cores,
         "alone": asdict(machine.alone) if machine.alone else None,
@@ -351,22 +276,11 @@ class _MachineFile:
     together: PredictionSpread | None = None
 
 
-def _costs_document(costs: FittedCosts) -> dict[str, Any]:
-    if isinstance(costs, DeviceCosts):
-        return {"kind": "device", **asdict(costs)}
-    assert isinstance(costs, FittedOperatorCosts)
-    return {"kind": "operators", "rates": dict(costs.rates), "other": costs.other}
-
-
 def _costs(document: dict[str, Any]) -> FittedCosts:
-    known: Mapping[str, type[DeviceCosts] | type[FittedOperatorCosts]] = {
-        "device": DeviceCosts,
-        "operators": FittedOperatorCosts,
-    }
     kind = document.get("kind")
-    if not isinstance(kind, str) or kind not in known:
-        raise ConfigError(f"costs must be an object whose kind is one of {', '.join(known)}.")
-    costs = from_json(known[kind], document, "costs")
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise ConfigError(f"costs must be an object whose kind is one of {', '.join(_KINDS)}.")
+    costs = from_json(_KINDS[kind], document, "costs")
     if isinstance(costs, DeviceCosts):
         if "efficiency" not in document:
             raise ConfigError("'costs.efficiency' is missing")

@@ -1,14 +1,10 @@
 """Fit a machine to measured steps.
 
-Rates of operators from the times of whole steps.
-
 A step on one rank takes the sum over its operators of call + operations x rate + bytes x rate. The
 rates of an operator are common ones times factors, and factors are drawn towards 1 by a penalty on
 their logarithms, so that what few runs say little about stays at the common rate.
 """
 
-import csv
-import io
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
@@ -20,8 +16,8 @@ import numpy as np
 from layerdag.errors import ConfigError
 from layerdag.hardware.devices import Device
 from layerdag.runtime.json_shape import number_in
-from layerdag.runtime.reading import read_whole
 from layerdag.runtime.rng import numpy_generator
+from layerdag.runtime.tables import read_table
 from layerdag.simulator.calibration import (
     CalibratedMachine,
     DeviceCosts,
@@ -32,23 +28,18 @@ from layerdag.simulator.calibration import (
     compute_rows,
     counts_of,
 )
+from layerdag.simulator.run import simulate
 from layerdag.traces.chakra.corpus import INDEX, read_index, read_runs
 from layerdag.traces.chakra.workload import read_workload
 from layerdag.traces.trace import Workload
 
-MAX_TABLE_BYTES = 16 << 20
-_COLUMNS = ("workload", "seconds")
-
 
 @dataclass(frozen=True, eq=False)
 class MeasuredRun:
-    """A step that was measured.
+    """A measured step.
 
-    Attributes:
-        workload: Traces of all ranks.
-        seconds: Wall time of the step without a profiler: of several repeats the least, which
-            other work on the machine disturbs least.
-        name: For messages.
+    ``seconds`` are the wall time without a profiler: of several repeats the least, which other work
+    on the machine disturbs least.
     """
 
     workload: Workload
@@ -115,31 +106,20 @@ def _of_corpus(
 
 
 def _of_table(path: Path) -> list[MeasuredRun]:
-    try:
-        return _of_rows(path)
-    except csv.Error as error:
-        raise ConfigError(f"{path}: is no CSV ({error}); check the file.") from None
-
-
-def _of_rows(path: Path) -> list[MeasuredRun]:
-    text = read_whole(path, MAX_TABLE_BYTES, ConfigError).decode("utf-8-sig", errors="replace")
-    table = csv.DictReader(io.StringIO(text))
-    if sorted(table.fieldnames or ()) != sorted(_COLUMNS):
+    table = read_table(path, ("workload", "seconds"), error=ConfigError)
+    if len(table.names) > 2:
         raise ConfigError(
             f"{path}: needs the columns workload and seconds, and no other; found "
-            f"{', '.join(table.fieldnames or ()) or 'none'}."
+            f"{', '.join(table.names)}."
         )
     least: dict[str, float] = {}
-    for row in table:
-        if None in row:
-            raise ConfigError(f"{path}: line {table.line_num} has more than two cells.")
-        prefix, text = str(row["workload"]), str(row["seconds"])
-        seconds = number_in(text)
+    for line, row in table.rows():
+        seconds = number_in(row["seconds"])
         if seconds is None or not 0 < seconds < math.inf:
             raise ConfigError(
-                f"{path}: line {table.line_num} states no number of seconds ('{text:.40}')."
+                f"{path}: line {line} states no number of seconds ('{row['seconds']:.40}')."
             )
-        least[prefix] = min(seconds, least.get(prefix, math.inf))
+        least[row["workload"]] = min(seconds, least.get(row["workload"], math.inf))
     return [
         MeasuredRun(read_workload(path.parent / prefix), seconds, prefix)
         for prefix, seconds in least.items()
@@ -158,10 +138,7 @@ _MIN_NS = 1e-9
 
 
 def fit_operators(runs: Sequence[MeasuredRun]) -> FittedOperatorCosts:
-    """Return the rates with which sums of operators agree best with the measured steps.
-
-    Args:
-        runs: Measured steps of one rank.
+    """Return the rates with which sums of operators agree best with measured steps of one rank.
 
     Raises:
         ConfigError: If there are fewer than ten.
@@ -171,7 +148,12 @@ def fit_operators(runs: Sequence[MeasuredRun]) -> FittedOperatorCosts:
             f"measured runs of one rank: {len(runs)}; rates of operators need at least "
             f"{MIN_RUNS}. Measure more, or name the device whose rates are to be scaled."
         )
-    names = _frequent(runs)
+    uses: Counter[str] = Counter()
+    for run in runs:
+        trace = run.workload.traces[0]
+        every = trace.names()
+        uses.update({every[row] for row in compute_rows(trace).tolist()})
+    names = sorted(name for name, count in uses.items() if count >= _MIN_USES)
     counts_SK3 = np.stack([_counts(run, names) for run in runs])
     log_ns_S = np.log([run.seconds * 1e9 for run in runs])
     common = _fit(counts_SK3.sum(axis=1), log_ns_S, np.array(_START), 0.0)
@@ -179,15 +161,6 @@ def fit_operators(runs: Sequence[MeasuredRun]) -> FittedOperatorCosts:
     rates_K3 = _fit(counts_SK3.reshape(len(runs), -1), log_ns_S, start, _PENALTY).reshape(-1, 3)
     rows = [(float(a), float(b), float(c)) for a, b, c in rates_K3]
     return FittedOperatorCosts(dict(zip(names, rows[:-1], strict=True)), rows[-1])
-
-
-def _frequent(runs: Sequence[MeasuredRun]) -> list[str]:
-    uses: Counter[str] = Counter()
-    for run in runs:
-        trace = run.workload.traces[0]
-        names = trace.names()
-        uses.update({names[row] for row in compute_rows(trace).tolist()})
-    return sorted(name for name, count in uses.items() if count >= _MIN_USES)
 
 
 def _counts(run: MeasuredRun, names: Sequence[str]) -> np.ndarray:
@@ -298,10 +271,6 @@ def _fit_device(
 def fit_link(machine: CalibratedMachine, runs: Sequence[MeasuredRun]) -> CalibratedMachine:
     """Return the machine with the link with which its steps agree best with the measured ones.
 
-    Args:
-        machine: What ranks compute; its link, if it has one, is not used.
-        runs: Measured steps of several ranks.
-
     Raises:
         SimulationError: If a run cannot be simulated; names its trace and node.
     """
@@ -323,7 +292,7 @@ def fit_link(machine: CalibratedMachine, runs: Sequence[MeasuredRun]) -> Calibra
 
 
 def _misses(machine: CalibratedMachine, runs: Sequence[MeasuredRun]) -> np.ndarray:
-    ratios = [machine.predict(run.workload).seconds / run.seconds for run in runs]
+    ratios = [simulate(run.workload, machine).makespan_s / run.seconds for run in runs]
     return np.log(np.array(ratios, dtype=np.float64))
 
 

@@ -35,12 +35,7 @@ _TREE_SHARE = 0.92 * 0.85
 
 @dataclass(frozen=True)
 class NetworkLink:
-    """What connects each device of a node to other nodes.
-
-    Attributes:
-        bytes_per_us: Bandwidth of one device in one direction.
-        latency_us: Of a message.
-    """
+    """What connects each device of a node to other nodes, in one direction."""
 
     bytes_per_us: float
     latency_us: float
@@ -50,19 +45,14 @@ class NetworkLink:
 class CollectiveCurve:
     """Time over size: straight between knots in log space, constant below, at most linear above.
 
-    Attributes:
-        knots: (log2 of bytes, log of microseconds), ascending.
+    ``knots`` are (log2 of bytes, log of microseconds), ascending.
     """
 
     knots: tuple[tuple[float, float], ...]
 
     @classmethod
     def fit(cls, bytes_S: np.ndarray, us_S: np.ndarray) -> "CollectiveCurve":
-        """Fit to measured times: knots are added where the curve is farthest off.
-
-        Args:
-            bytes_S: Whole buffer of a rank, shape (S,).
-            us_S: Microseconds.
+        """Fit to measured times of whole buffers: knots are added where the curve is farthest off.
 
         Raises:
             ConfigError: If a number is not positive, or there is none.
@@ -128,12 +118,8 @@ def has_nodes(device: str, ranks: Sequence[int], gb_per_s: Sequence[float]) -> b
     """Return whether a network is a part of a node that was measured, or connects such nodes.
 
     Links inside a node that state less than half or more than twice the bandwidth of the device's
-    are those of another machine.
-
-    Args:
-        device: One of ``fitted_devices()``.
-        ranks: Along each dimension of the network, the first of which connects neighbors.
-        gb_per_s: Bandwidth of a link of each dimension.
+    are those of another machine. ``ranks`` and ``gb_per_s`` are those along each dimension of the
+    network, the first of which connects neighbors.
     """
     along = np.cumprod(ranks)
     if along[-1] > NODE and NODE not in along:
@@ -164,9 +150,8 @@ def collective_us(device: str, operation: str, num_bytes: Sequence[int], ranks: 
 
     Args:
         device: One of ``fitted_devices()``.
-        operation: all_reduce, all_gather, reduce_scatter or all_to_all; of an all-gather the bytes
-            are those of the result.
-        num_bytes: Whole buffer of a rank, shape (S,).
+        operation: all_reduce, all_gather, reduce_scatter or all_to_all.
+        num_bytes: Whole buffer of a rank, of an all-gather the result, shape (S,).
         ranks: At least 2; between measured numbers the time is interpolated, beyond the largest it
             is that of the largest.
 
@@ -197,20 +182,11 @@ def collective_us(device: str, operation: str, num_bytes: Sequence[int], ranks: 
 def across_nodes_us(
     device: str, operation: str, num_bytes: Sequence[int], nodes: np.ndarray, link: NetworkLink
 ) -> np.ndarray:
-    """Return the microseconds of collectives among devices of several nodes.
+    """Return the microseconds of collectives, as ``collective_us``, among devices of several nodes.
 
     An all-reduce is a ring or a tree, whichever is faster, as NCCL chooses; all-gathers and
-    reduce-scatters are rings, an all-to-all sends every piece directly.
-
-    Args:
-        device: See ``collective_us``.
-        operation: See ``collective_us``.
-        num_bytes: See ``collective_us``.
-        nodes: Devices that take part in each node; at least 2 nodes.
-        link: The network.
-
-    Raises:
-        ConfigError: As ``collective_us``.
+    reduce-scatters are rings, an all-to-all sends every piece directly. ``nodes`` are the devices
+    that take part in each node, of at least 2 nodes.
     """
     sizes, count = np.asarray(num_bytes, dtype=np.float64), len(nodes)
     ranks, inside = int(nodes.sum()), int(nodes.max())
@@ -236,12 +212,8 @@ def collective_ns(
 ) -> np.ndarray:
     """Return the nanoseconds of collectives as nodes state them, int64 (C,).
 
-    Args:
-        device: One of ``fitted_devices()``.
-        kind: A key of ``OPERATIONS``.
-        size_C: ``comm_size``: of an all-gather the shard of a rank, else its whole buffer.
-        ranks: Members of the group, at least 2; nodes of eight are counted from rank 0.
-        link: What connects nodes.
+    ``kind`` is a key of ``OPERATIONS``; ``size_C`` is ``comm_size``, of all-gathers the shard of a
+    rank, else its whole buffer. Nodes of eight ``ranks`` are counted from rank 0.
 
     Raises:
         ConfigError: If the device is not known.

@@ -88,9 +88,7 @@ def with_host(
 def with_host_model(workload: Workload, costs: HostCosts | None = None) -> Workload:
     """Return the workload with a node of the host before each node of the device.
 
-    Args:
-        workload: Its nodes must all be the device's; order of ids is the order of launches.
-        costs: Of an operator and a call.
+    Its nodes must all be the device's; order of ids is the order of launches.
 
     Raises:
         ConfigError: If it has nodes on the processor, as an imported profile does.
@@ -102,12 +100,10 @@ def with_host_model(workload: Workload, costs: HostCosts | None = None) -> Workl
 def with_measured_host(workload: Workload, scale: float = 1.0) -> Workload:
     """Return the workload whose calls of the host take their measured time and gap times ``scale``.
 
-    Args:
-        workload: Imported from profiles with device activity.
-        scale: Of calls and gaps; below 1 where the profiler itself made them longer.
+    It is below 1 where the profiler itself made calls and gaps longer.
 
     Raises:
-        ConfigError: If no node on the processor tells when it started.
+        ConfigError: If no node on the processor states when it started.
     """
     if not 0 <= scale < float("inf"):
         raise ConfigError(f"the scale of the host's time is {scale}; it must not be negative.")
@@ -138,11 +134,10 @@ def host_scale(makespan_s: Callable[[Workload], float], workload: Workload, step
     Args:
         makespan_s: Simulates a workload, returns seconds.
         workload: Imported from profiles.
-        step_s: Step time that was measured without the profiler, in seconds.
+        step_s: Measured without the profiler, in seconds.
 
     Raises:
-        ConfigError: If ``step_s`` is not positive, or no scale of the host's time makes the step
-            so long.
+        ConfigError: If ``step_s`` is not positive, or no scale makes the step so long.
     """
     if not 0 < step_s < float("inf"):
         raise ConfigError(f"the measured step is {step_s} s; give a positive number of seconds.")
@@ -194,28 +189,36 @@ def _launched(trace: Trace, costs: HostCosts) -> Trace:
     for row, launch in launch_of_N.items():
         ctrl[row].append(launch)
     ctrl += [[], *([before] for before in launch_ids[:-1].tolist())]
-    none = Ragged(
-        np.concatenate([trace.data_deps.ptr_N1, np.full(len(order), trace.data_deps.ptr_N1[-1])]),
-        trace.data_deps.values,
-    )
+    data, table = trace.data_deps, trace.attributes
     words = ("launch", "is_cpu_op", "duration_ns")
     strings = (*trace.strings, *(word for word in words if word not in trace.strings))
     name, cpu, duration = (strings.index(word) for word in words)
+    ends = table.ptr_N1[-1] + 2 * np.arange(1, len(order) + 1)
+    word_A = np.stack([np.ones_like(time_ns), time_ns], axis=1)
     return replace(
         trace,
-        id_N=np.concatenate([trace.id_N, launch_ids]),
+        id_N=_appended(trace.id_N, launch_ids),
         name_N=_extended(trace.name_N, len(order), name),
         type_N=_extended(trace.type_N, len(order), int(NodeType.COMP)),
         start_us_N=_extended(trace.start_us_N, len(order), 0),
-        duration_us_N=np.concatenate(
-            [trace.duration_us_N, ((time_ns + 500) // 1000).astype(trace.duration_us_N.dtype)]
-        ),
-        data_deps=none,
+        duration_us_N=_appended(trace.duration_us_N, (time_ns + 500) // 1000),
+        data_deps=Ragged(_extended(data.ptr_N1, len(order), int(data.ptr_N1[-1])), data.values),
         ctrl_deps=_ragged(ctrl),
-        io_N6=np.concatenate([trace.io_N6, np.full((len(order), 6), -1, trace.io_N6.dtype)]),
-        attributes=_with_launches(trace.attributes, time_ns, cpu, duration),
+        io_N6=_appended(trace.io_N6, np.full((len(order), 6), -1)),
+        attributes=AttributeTable(
+            _appended(table.ptr_N1, ends),
+            _appended(table.name_A, np.tile([cpu, duration], len(order))),
+            _appended(table.wire_A, np.tile([int(Wire.BOOL), int(Wire.INT64)], len(order))),
+            _appended(table.word_A, word_A.ravel().view(np.uint64)),
+            _extended(table.doc_A, 2 * len(order), -1),
+            table.blobs,
+        ),
         strings=strings,
     )
+
+
+def _appended(column: np.ndarray, more: np.ndarray) -> np.ndarray:
+    return np.concatenate([column, more.astype(column.dtype)])
 
 
 def _extended(column: np.ndarray, count: int, value: int) -> np.ndarray:
@@ -225,27 +228,6 @@ def _extended(column: np.ndarray, count: int, value: int) -> np.ndarray:
 def _ragged(lists: list[list[int]]) -> Ragged:
     ends = np.cumsum([0, *(len(each) for each in lists)])
     return Ragged(ends, np.array([dep for each in lists for dep in each], dtype=np.uint64))
-
-
-def _with_launches(
-    table: AttributeTable, time_ns: np.ndarray, cpu: int, duration: int
-) -> AttributeTable:
-    count = len(time_ns)
-    words = np.stack([np.ones(count, np.int64), time_ns], axis=1).ravel().view(np.uint64)
-    ends = table.ptr_N1[-1] + 2 * np.arange(1, count + 1)
-    return AttributeTable(
-        np.concatenate([table.ptr_N1, ends.astype(table.ptr_N1.dtype)]),
-        np.concatenate([table.name_A, np.tile([cpu, duration], count).astype(table.name_A.dtype)]),
-        np.concatenate(
-            [
-                table.wire_A,
-                np.tile([int(Wire.BOOL), int(Wire.INT64)], count).astype(table.wire_A.dtype),
-            ]
-        ),
-        np.concatenate([table.word_A, words.astype(table.word_A.dtype)]),
-        np.concatenate([table.doc_A, np.full(2 * count, -1, table.doc_A.dtype)]),
-        table.blobs,
-    )
 
 
 def _with_gaps(trace: Trace, scale: float) -> Trace:
@@ -274,21 +256,15 @@ def _with_gaps(trace: Trace, scale: float) -> Trace:
             last, last_end = row, end
     duration_us = trace.duration_us_N.copy()
     duration_us[calls] = (new_ns[calls] + 500) // 1000
+    table = trace.attributes
+    node_A = np.repeat(np.arange(trace.num_nodes), np.diff(table.ptr_N1))
+    named_A = table.name_A == trace.strings.index("duration_ns")
+    at = np.flatnonzero(named_A & np.isin(node_A, calls))
+    word_A = table.word_A.copy()
+    word_A[at] = new_ns[node_A[at]].astype(np.int64).view(np.uint64)
     return replace(
         trace,
         ctrl_deps=_ragged(ctrl),
         duration_us_N=duration_us,
-        attributes=_with_durations(trace, calls, new_ns),
+        attributes=replace(table, word_A=word_A),
     )
-
-
-def _with_durations(trace: Trace, rows: np.ndarray, time_ns: np.ndarray) -> AttributeTable:
-    table = trace.attributes
-    name = trace.strings.index("duration_ns")
-    node_A = np.repeat(np.arange(trace.num_nodes), np.diff(table.ptr_N1))
-    changes_N = np.zeros(trace.num_nodes, dtype=bool)
-    changes_N[rows] = True
-    at = (table.name_A == name) & changes_N[node_A]
-    word_A = table.word_A.copy()
-    word_A[at] = time_ns[node_A[at]].astype(np.int64).view(np.uint64)
-    return replace(table, word_A=word_A)

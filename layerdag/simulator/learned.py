@@ -1,12 +1,5 @@
-"""Latencies learned from traces or from a CSV file.
+"""Latencies of operators learned from traces or from a CSV file, by gradient boosting."""
 
-Learned latency of element-wise operators: gradient boosting over shapes, trained from a CSV.
-
-Features are those published with SCALE-Sim's TPU branch: the first input's shape padded or
-flattened to three dimensions, its size and the logarithm of the size.
-"""
-
-import io
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,51 +14,34 @@ from layerdag.errors import ConfigError, LayerdagError
 from layerdag.runtime.json_shape import parse_json, plain_reason, require_known, require_shape
 from layerdag.runtime.reading import read_parsed, read_whole
 from layerdag.runtime.rng import numpy_generator
+from layerdag.runtime.tables import numbers, read_table
 from layerdag.simulator.compute import MeasuredCompute
 from layerdag.traces.chakra.workload import read_workload
 from layerdag.traces.trace import NodeType, Trace, Workload
 
 MIN_ROWS = 20
-MAX_CSV_BYTES = 64 << 20
 
 
 def read_columns(path: str | Path, columns: tuple[str, ...]) -> np.ndarray:
-    """Return the named columns, shape (S, C) float64.
+    """Return the named columns of a table of numbers, shape (S, C) float64.
 
     Raises:
-        ConfigError: If the file is missing or too large, a column is missing, or a value is no
-            number.
+        ConfigError: If it cannot be read, lacks a column, or holds a value that is no number.
     """
-    text = read_whole(Path(path), MAX_CSV_BYTES, ConfigError).decode(errors="replace")
-    try:
-        table: Any = np.genfromtxt(
-            io.StringIO(text), delimiter=",", names=True, dtype=np.float64, ndmin=1
-        )
-    except ValueError as error:
-        raise ConfigError(f"{path}: cannot be read as a CSV of numbers ({error}).") from None
-    names = table.dtype.names or ()
-    for column in columns:
-        if column not in names:
-            raise ConfigError(f"{path}: lacks the column '{column}'; found {', '.join(names)}.")
-    return np.stack([table[column] for column in columns], axis=1)
+    found = read_table(path, columns, error=ConfigError).columns
+    return np.stack([numbers(path, name, found[name], ConfigError) for name in columns], axis=1)
 
 
 def fit_log_latency(
     features_SF: np.ndarray, latency_us_S: np.ndarray, seed: int, **arguments: Any
 ) -> Any:
-    """Return a regressor of the logarithm of the latency.
+    """Return a regressor of the logarithm of the latency, whose features may be NaN.
 
     The loss is the absolute error of the logarithm, so that short operators count as much as
     long ones.
 
-    Args:
-        features_SF: Features; NaN where one is unknown.
-        latency_us_S: Latencies in microseconds.
-        seed: Of the regressor.
-        arguments: More arguments of ``HistGradientBoostingRegressor``.
-
     Raises:
-        ConfigError: If there are fewer than 20 samples, or a latency is not a positive number.
+        ConfigError: If there are fewer than ``MIN_ROWS`` samples, or one is not positive.
     """
     from sklearn.ensemble import HistGradientBoostingRegressor
 
@@ -83,11 +59,12 @@ def fit_log_latency(
     return regressor.fit(features_SF, np.log(latency_us_S))
 
 
-COLUMNS = ("d0", "d1", "d2")
-
-
 class ElementwiseLatency:
-    """A fitted model; make one with ``fit`` or ``from_csv``."""
+    """Latency of element-wise operators over shapes; make one with ``fit`` or ``from_csv``.
+
+    Features are those published with SCALE-Sim's TPU branch: the first input's shape padded or
+    flattened to three dimensions, its size and the logarithm of the size.
+    """
 
     def __init__(self, regressor: Any, num_samples: int) -> None:
         self._regressor = regressor
@@ -100,7 +77,7 @@ class ElementwiseLatency:
         Raises:
             ConfigError: If the file is missing, a column lacks, or a value is no number.
         """
-        table_S4 = read_columns(path, (*COLUMNS, target))
+        table_S4 = read_columns(path, ("d0", "d1", "d2", target))
         try:
             return cls.fit(table_S4[:, :3], table_S4[:, 3])
         except ConfigError as error:
@@ -117,18 +94,18 @@ class ElementwiseLatency:
         """
         if not (np.isfinite(shapes_S3) & (shapes_S3 > 0)).all():
             raise ConfigError("shapes and latencies must all be positive numbers.")
-        regressor = fit_log_latency(_features(shapes_S3), latency_us_S, seed)
+        regressor = fit_log_latency(cls._features(shapes_S3), latency_us_S, seed)
         return cls(regressor, len(shapes_S3))
 
     def microseconds(self, shapes_S3: np.ndarray) -> np.ndarray:
         """Return the predicted latency of each shape, shape (S,)."""
-        return np.exp(self._regressor.predict(_features(shapes_S3)))
+        return np.exp(self._regressor.predict(self._features(shapes_S3)))
 
-
-def _features(shapes_S3: np.ndarray) -> np.ndarray:
-    """Return d0, d1, d2, size and log2(size), shape (S, 5)."""
-    size_S = shapes_S3.prod(axis=1)
-    return np.column_stack([shapes_S3, size_S, np.log2(size_S)])
+    @staticmethod
+    def _features(shapes_S3: np.ndarray) -> np.ndarray:
+        """Return d0, d1, d2, size and log2(size), shape (S, 5)."""
+        size_S = shapes_S3.prod(axis=1)
+        return np.column_stack([shapes_S3, size_S, np.log2(size_S)])
 
 
 def three_dimensions(shape: tuple[int, ...]) -> tuple[int, int, int]:
@@ -158,13 +135,8 @@ _MAX_OPERATORS = 250
 class OperatorLatency:
     """Predicts how long an operator takes from its name, costs and processor.
 
-    Features are the operator, log2(1 + num_ops), log2(1 + tensor_size) and ``is_cpu_op``; an
+    Features are the operator's code, log2(1 + num_ops), log2(1 + tensor_size) and ``is_cpu_op``; an
     operator that the measured workload does not have is predicted from its costs alone.
-    ``PredictedCompute(latency.microseconds)`` makes it a compute model.
-
-    Args:
-        operators: Code of each known operator.
-        regressor: Of the logarithm of microseconds.
     """
 
     def __init__(self, operators: dict[str, int], regressor: Any) -> None:
@@ -203,7 +175,7 @@ class OperatorLatency:
         operators = {name: code for code, (name, _) in enumerate(common)}
         features, times = [np.zeros((0, 4))], [np.zeros(0)]
         for trace, row in zip(traces, rows, strict=True):
-            features.append(_latency_features(trace, row, operators))
+            features.append(_coded(trace, row, operators))
             times.append(MeasuredCompute().replayed_ns(trace, row) / 1000)
         regressor = fit_log_latency(
             np.concatenate(features), np.concatenate(times), seed, categorical_features=[0]
@@ -214,20 +186,16 @@ class OperatorLatency:
         """Return the predicted latency of each node, shape (M,)."""
         if not len(rows):
             return np.zeros(0)
-        return np.exp(self._regressor.predict(_latency_features(trace, rows, self._operators)))
+        return np.exp(self._regressor.predict(_coded(trace, rows, self._operators)))
 
 
-def _latency_features(trace: Trace, rows: np.ndarray, operators: dict[str, int]) -> np.ndarray:
-    """Return code, log2 of operations and bytes, and processor, shape (M, 4)."""
+def _coded(trace: Trace, rows: np.ndarray, operators: dict[str, int]) -> np.ndarray:
     codes = [operators.get(name, np.nan) for name in names_of(trace, rows)]
-    costs = [np.maximum(trace.integers(n)[0][rows], 0) for n in ("num_ops", "tensor_size")]
-    on_cpu = trace.integers("is_cpu_op")[0][rows]
-    return np.column_stack([codes, *(np.log2(1.0 + cost) for cost in costs), on_cpu])
+    return np.column_stack([codes, _costs(trace, rows)])
 
 
 FAMILY = "operators"
 MAX_ROWS = 30_000
-MIN_ROWS = 20
 # A rare operator is drawn toward the typical one, as if it had been seen this often more.
 _PRIOR = 5
 _ARRAYS = ("feature", "threshold", "left", "right", "value")

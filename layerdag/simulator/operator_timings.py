@@ -5,8 +5,6 @@ shipped one of the device, longer or shorter by what the timed operators are in 
 error that remains is that of operators left out of the fit.
 """
 
-import csv
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +14,9 @@ import numpy as np
 from layerdag.errors import ConfigError
 from layerdag.hardware.devices import require_device
 from layerdag.hardware.kernels import MIN_KERNELS, FittedKernels, KernelRoofline, fits_of
-from layerdag.runtime.reading import read_whole
+from layerdag.runtime.json_shape import number_in
 from layerdag.runtime.settings import did_you_mean
+from layerdag.runtime.tables import read_table
 from layerdag.simulator.compute import MeasuredCompute
 from layerdag.simulator.learned import measured_rows
 from layerdag.simulator.measured_kernels import KernelWork, node_work
@@ -25,7 +24,6 @@ from layerdag.traces.builder import NodeSpec, build_trace
 from layerdag.traces.chakra.workload import read_workload
 from layerdag.traces.trace import Attribute, NodeType, Trace, Wire
 
-MAX_TABLE_BYTES = 64 << 20
 FOLDS = 5
 SIZES = (
     *("m", "n", "k", "batch", "heads", "kv_heads", "sequence", "kv_sequence", "head_dim"),
@@ -38,13 +36,7 @@ _COUNTS = ("num_ops", "tensor_size", *SIZES)
 
 @dataclass(frozen=True, eq=False)
 class TimedOperators:
-    """Operators of a trace that were timed.
-
-    Attributes:
-        trace: Whose nodes state operator, costs and sizes.
-        rows: Positions of the timed ones, int64 (M,).
-        us_M: Their microseconds.
-    """
+    """Operators of a trace at ``rows`` that were timed, in microseconds."""
 
     trace: Trace
     rows: np.ndarray
@@ -68,7 +60,14 @@ def read_operators(path: str | Path) -> list[TimedOperators]:
         found = [read_operator_table(Path(path))]
     else:
         traces = {id(trace): trace for trace in read_workload(path).traces}
-        found = [_of_trace(trace) for trace in traces.values()]
+        found = []
+        for trace in traces.values():
+            rows = measured_rows(trace)
+            rows = rows[trace.integers("is_cpu_op")[0][rows] == 0]
+            # Of several kernels of an operator the longest states its work; others look free.
+            rows = rows[trace.integers("num_ops")[0][rows] > 0]
+            us_M = MeasuredCompute().replayed_ns(trace, rows) / 1000
+            found.append(TimedOperators(trace, rows, us_M))
     if not sum(len(timed.rows) for timed in found):
         raise ConfigError(
             f"{path}: no operator has a time on a device; collect on a GPU, or give a table with "
@@ -77,75 +76,42 @@ def read_operators(path: str | Path) -> list[TimedOperators]:
     return found
 
 
-def _of_trace(trace: Trace) -> TimedOperators:
-    rows = measured_rows(trace)
-    rows = rows[trace.integers("is_cpu_op")[0][rows] == 0]
-    # Of several kernels of an operator the longest states its work; others would look free.
-    rows = rows[trace.integers("num_ops")[0][rows] > 0]
-    return TimedOperators(trace, rows, MeasuredCompute().replayed_ns(trace, rows) / 1000)
-
-
 def read_operator_table(path: Path) -> TimedOperators:
     """Read a table as ``read_operators`` describes it.
 
     Raises:
         ConfigError: See ``read_operators``.
     """
-    text = read_whole(path, MAX_TABLE_BYTES, ConfigError).decode(errors="replace")
-    try:
-        reader = csv.DictReader(io.StringIO(text), strict=True)
-        _require_columns(path, reader.fieldnames or ())
-        rows = list(reader)
-    except csv.Error as error:
-        raise ConfigError(f"{path}: cannot be read as a CSV ({error}).") from None
-    nodes, times = [], []
-    for number, row in enumerate(rows, start=2):
-        where = f"{path}, line {number}"
-        if None in row or None in row.values():
-            raise ConfigError(f"{where}: has more or fewer values than the table has columns.")
-        counts = [
-            Attribute(name, Wire.INT64, _count(row[name], name, where))
-            for name in _COUNTS
-            if row.get(name)
-        ]
-        dtype = Attribute("dtype", Wire.STRING, row["dtype"])
-        name = row["operator"]
-        nodes.append(NodeSpec(number, name, NodeType.COMP, attributes=(dtype, *counts)))
-        times.append(_time(row["us"], where))
-    trace = build_trace(nodes, source=str(path))
-    return TimedOperators(trace, np.arange(len(nodes)), np.array(times, dtype=np.float64))
-
-
-def _require_columns(path: Path, names: Sequence[str]) -> None:
+    table = read_table(path, _NEEDED, error=ConfigError)
     known = (*_NEEDED, *SIZES)
-    for name in _NEEDED:
-        if name not in names:
+    for name in table.names:
+        if name not in known:
             raise ConfigError(
-                f"{path}: lacks the column '{name}'; needed are {', '.join(_NEEDED)}."
-            )
-    for name in names:
-        if name not in known or list(names).count(name) > 1:
-            hint = did_you_mean(name, known)
-            raise ConfigError(
-                f"{path}: column '{name:.60}' is unknown or there twice.{hint} Known are "
+                f"{path}: column '{name:.60}' is unknown.{did_you_mean(name, known)} Known are "
                 f"{', '.join(known)}."
             )
-
-
-def _count(text: str, name: str, where: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 19):
-        raise ConfigError(f"{where}: {name} is '{text:.40}'; it must be a whole number from 0 up.")
-    return int(text)
-
-
-def _time(text: str, where: str) -> float:
-    try:
-        time = float(text)
-    except ValueError:
-        time = 0.0
-    if not 0 < time < np.inf:
-        raise ConfigError(f"{where}: us is '{text:.40}'; it must be a positive number.")
-    return time
+    nodes, times = [], []
+    for line, row in table.rows():
+        counts = []
+        for name in _COUNTS:
+            text = row.get(name, "")
+            if text and not (text.isascii() and text.isdigit() and len(text) < 19):
+                raise ConfigError(
+                    f"{path}, line {line}: {name} is '{text:.40}'; it must be a whole number from "
+                    "0 up."
+                )
+            if text:
+                counts.append(Attribute(name, Wire.INT64, int(text)))
+        time = number_in(row["us"])
+        if time is None or not 0 < time < np.inf:
+            raise ConfigError(
+                f"{path}, line {line}: us is '{row['us']:.40}'; it must be a positive number."
+            )
+        dtype = Attribute("dtype", Wire.STRING, row["dtype"])
+        nodes.append(NodeSpec(line, row["operator"], NodeType.COMP, attributes=(dtype, *counts)))
+        times.append(time)
+    trace = build_trace(nodes, source=str(path))
+    return TimedOperators(trace, np.arange(len(nodes)), np.array(times, dtype=np.float64))
 
 
 @dataclass(frozen=True)
@@ -196,10 +162,8 @@ def calibrate_operators(
 ) -> OperatorCalibration:
     """Fit the families of operators of a device to those that were timed.
 
-    Args:
-        found: Timed operators.
-        device: A name of ``DEVICES``: its data sheet, and what is not fitted.
-        tf32: Whether products of single precision ran as TF32.
+    The device, a name of ``DEVICES``, has the data sheet and what is not fitted; with ``tf32``
+    products of single precision ran as TF32.
 
     Raises:
         ConfigError: If there are fewer than ten operators of different sizes, or the device is not
@@ -238,7 +202,12 @@ def _distinct(works: Sequence[KernelWork], times: Sequence[np.ndarray]) -> _Rows
 def _fit(rows: _Rows, device: str) -> tuple[FittedKernels, tuple[str, ...], float]:
     shipped = fits_of(device)
     scale = float(np.exp(np.median(np.log(rows.us / _predicted(shipped, rows)))))
-    rooflines = {key: _scaled(fit, scale) for key, fit in shipped.rooflines.items()}
+    rooflines = {
+        key: KernelRoofline(
+            fit.launch_us * scale, fit.compute_share / scale, fit.memory_share / scale, fit.error
+        )
+        for key, fit in shipped.rooflines.items()
+    }
     own = []
     for key in sorted(set(rows.keys)):
         chosen = rows.at(rows.keys == key)
@@ -246,11 +215,6 @@ def _fit(rows: _Rows, device: str) -> tuple[FittedKernels, tuple[str, ...], floa
             rooflines[key] = KernelRoofline.fit(chosen.compute_us, chosen.memory_us, chosen.us)
             own.append(key)
     return FittedKernels(device, rooflines), tuple(own), scale
-
-
-def _scaled(fit: KernelRoofline, scale: float) -> KernelRoofline:
-    shares = (fit.compute_share / scale, fit.memory_share / scale)
-    return KernelRoofline(fit.launch_us * scale, *shares, fit.error)
 
 
 def _predicted(fits: FittedKernels, rows: _Rows) -> np.ndarray:

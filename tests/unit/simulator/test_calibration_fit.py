@@ -57,7 +57,7 @@ def measured(
     rng = np.random.default_rng(1)
     jobs = [job(first + seed, ranks) for seed in range(count)]
     return [
-        MeasuredRun(made, machine.predict(made).seconds * float(rng.uniform(0.98, 1.02)))
+        MeasuredRun(made, simulate(made, machine).makespan_s * float(rng.uniform(0.98, 1.02)))
         for made in jobs
     ]
 
@@ -70,8 +70,8 @@ def test_rates_of_operators_and_the_link_are_found_from_whole_steps():
     assert found.link.bytes_per_s == pytest.approx(LINK.bytes_per_s, rel=0.1)
     for seed in range(200, 210):
         unseen = job(seed, 4)
-        wanted = truth.predict(unseen).seconds
-        assert found.predict(unseen).seconds == pytest.approx(wanted, rel=0.05)
+        wanted = simulate(unseen, truth).makespan_s
+        assert simulate(unseen, found).makespan_s == pytest.approx(wanted, rel=0.05)
 
 
 def test_one_run_tells_the_efficiency_of_a_device():
@@ -80,7 +80,7 @@ def test_one_run_tells_the_efficiency_of_a_device():
     nodes = [comp(id, 0, num_ops=10**12, tensor_size=10**9) for id in range(3)]
     nodes.append(all_reduce(3, 10**8, (0, 1, 2)))
     made = workload(nodes, nodes)
-    run = MeasuredRun(made, truth.predict(made).seconds)
+    run = MeasuredRun(made, simulate(made, truth).makespan_s)
     found = calibrate([run], device=DEVICES["h100"], link=link)
     assert isinstance(found.costs, DeviceCosts)
     assert found.costs.efficiency == pytest.approx(0.4, rel=1e-3)
@@ -104,7 +104,9 @@ def test_a_disturbed_run_moves_little():
     runs[3] = MeasuredRun(runs[3].workload, 20 * runs[3].seconds)
     found = calibrate(runs)
     unseen = job(300, 1)
-    assert found.predict(unseen).seconds == pytest.approx(truth.predict(unseen).seconds, rel=0.1)
+    assert simulate(unseen, found).makespan_s == pytest.approx(
+        simulate(unseen, truth).makespan_s, rel=0.1
+    )
 
 
 def test_operators_that_few_runs_had_take_the_common_rates():
@@ -159,8 +161,8 @@ def test_repeats_of_a_workload_count_once_with_the_least_time(tmp_path):
 @pytest.mark.parametrize(
     ("header", "row", "message"),
     [
-        ("workload,time", "a,1", "needs the columns workload and seconds, and no other; found"),
-        ("", "", "found none"),
+        ("workload,time", "a,1", "first line must name the columns, among them 'seconds'"),
+        ("", "", "Found are none"),
         ("workload,seconds", "a,fast", "line 2 states no number"),
         ("workload,seconds", "a,-1", "line 2 states no number of seconds"),
         ("workload,seconds", "", "holds no run"),

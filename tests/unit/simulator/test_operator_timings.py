@@ -79,12 +79,12 @@ def test_the_error_is_that_of_operators_left_out(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "header", "told"),
     [
-        ((), "operator,dtype,num_ops,us", "lacks the column 'tensor_size'"),
-        ((), f"{HEADER},width", "column 'width' is unknown or there twice"),
+        ((), "operator,dtype,num_ops,us", "among them 'tensor_size'"),
+        ((), f"{HEADER},width", "column 'width' is unknown"),
         ((), HEADER, "no operator has a time on a device"),
         (("aten::mm,float,1,1,0,1,1,1,1",), HEADER, "line 2: us is '0'; it must be a positive"),
         (("aten::mm,float,-1,1,1,1,1,1,1",), HEADER, "num_ops is '-1'; it must be a whole"),
-        (("aten::mm,float,1",), HEADER, "line 2: has more or fewer values"),
+        (("aten::mm,float,1",), HEADER, "line 2 has not as many cells"),
         (tuple(lines(5)), HEADER, "at least 10 are needed"),
     ],
 )
