@@ -44,26 +44,17 @@ class Breakdown:
     parts: tuple[str, ...]
     time_ns_RP: np.ndarray
 
-    def table(self, max_ranks: int = 16) -> str:
-        """Return the breakdown as text, in ms, with a row for the mean of all ranks."""
-        rows = [("mean", self.time_ns_RP.mean(axis=0))]
-        rows += [(str(r), row) for r, row in enumerate(self.time_ns_RP[:max_ranks])]
-        head = f"{'rank':>6}" + "".join(f"{part:>13}" for part in self.parts) + f"{'total':>13}"
-        lines = [head, f"{'ms':>6}"]
-        for label, row in rows:
-            cells = "".join(f"{value / 1e6:>13.3f}" for value in (*row, row.sum()))
-            lines.append(f"{label:>6}{cells}")
-        return "\n".join(lines)
-
 
 def breakdown(result: SimulationResult) -> Breakdown:
     """Return where the time of each rank of ``result`` went."""
     program = result.program
     labels = [_labels(c, program) for c in program.classes]
-    parts = _in_order({label for found in labels for label in found})
+    found = {label for each in labels for label in each}
+    last = [label for label in ("memory", "cpu", "receive") if label in found]
+    parts = ("compute", *sorted(found - {"compute", *last}), *last, "idle")
     column = {part: i for i, part in enumerate(parts)}
     time_ns_RP = np.zeros((result.num_ranks, len(parts)), dtype=np.int64)
-    codes = [np.array([column[label] for label in found]) for found in labels]
+    codes = [np.array([column[label] for label in each]) for each in labels]
     run = result.outcome.ranks
     for rank in run.rank_K.tolist():
         which = int(program.class_of_rank[rank])
@@ -97,14 +88,6 @@ def _labels(nodes: ClassProgram, program: LoweredProgram) -> list[str]:
             dims, _ = program.groups.dimensions(int(nodes.tag_N[row]), program.cluster.network)
         labels[row] = "dim " + "+".join(map(str, sorted(dims)))
     return labels
-
-
-def _in_order(found: set[str]) -> tuple[str, ...]:
-    """Return the labels that occur in a fixed order; compute and idle always."""
-    first = ["compute"]
-    middle = sorted(found - {"compute", "memory", "cpu", "receive"})
-    last = [label for label in ("memory", "cpu", "receive") if label in found]
-    return (*first, *middle, *last, "idle")
 
 
 def _exposed(spans_N2: np.ndarray, nodes: ClassProgram) -> np.ndarray:
@@ -192,19 +175,20 @@ def critical_path(result: SimulationResult) -> tuple[PathNode, ...]:
 
 def by_node(result: SimulationResult, path: tuple[PathNode, ...]) -> dict[str, int]:
     """Return the ns on ``path`` by node name, longest first."""
-    return _summed(path, _path_names(result, path))
+    return _summed(path, _of_path(result, path, Trace.names))
 
 
 def by_kind(result: SimulationResult, path: tuple[PathNode, ...]) -> dict[str, int]:
     """Return the ns on ``path`` by what its nodes do, longest first.
 
-    Computation is told by the operator that a node states (``op_type``), else by its name, a
+    Computation is named by the operator that a node states (``op_type``), else by its name, a
     collective by its type and the dimensions that it is charged to.
     """
     program = result.program
     labels: dict[int, list[str]] = {}
     kinds = []
-    names, stated = _path_names(result, path), _path_texts(result, path, OPERATOR)
+    names = _of_path(result, path, Trace.names)
+    stated = _of_path(result, path, lambda trace: trace.texts(OPERATOR)[0])
     for node, name, operator in zip(path, names, stated, strict=True):
         which = int(program.class_of_rank[node.rank])
         if which not in labels:
@@ -217,15 +201,6 @@ def by_kind(result: SimulationResult, path: tuple[PathNode, ...]) -> dict[str, i
             label = f"{first.name.lower()} ({label})"
         kinds.append(label)
     return _summed(path, kinds)
-
-
-def _path_names(result: SimulationResult, path: tuple[PathNode, ...]) -> list[str]:
-    return _of_path(result, path, Trace.names)
-
-
-def _path_texts(result: SimulationResult, path: tuple[PathNode, ...], name: str) -> list[str]:
-    """Return an attribute of the nodes of a path, "" where a node has none."""
-    return _of_path(result, path, lambda trace: trace.texts(name)[0])
 
 
 def _of_path(
@@ -253,8 +228,8 @@ class _Walker:
     def __init__(self, result: SimulationResult) -> None:
         self._result = result
         self._program: LoweredProgram = result.program
-        self._with = _Partners(self._program)
         self._parents: dict[int, list[list[int]]] = {}
+        self._rows: dict[tuple[int, tuple[int, ...]], list[int]] = {}
 
     def times(self, rank: int, row: int) -> tuple[int, int]:
         """Return (issue, finish) in ns."""
@@ -282,14 +257,19 @@ class _Walker:
     def _partners(self, rank: int, row: int) -> list[tuple[int, int]]:
         kind = self._program.classes[self._program.class_of_rank[rank]].kind_N[row]
         if kind == NodeKind.COLLECTIVE:
-            return self._with.of_collective(rank, row)
-        sent = self._with.of_receive(rank, row) if kind == NodeKind.RECV else None
+            return self._of_collective(rank, row)
+        sent = self._of_receive(rank, row) if kind == NodeKind.RECV else None
         return [(rank, row)] if sent is None else [(rank, row), sent]
 
     def _parent_ending_at(self, rank: int, row: int, time: int) -> int | None:
         which = int(self._program.class_of_rank[rank])
         if which not in self._parents:
-            self._parents[which] = _parents(self._program.classes[which])
+            nodes = self._program.classes[which]
+            found: list[list[int]] = [[] for _ in nodes.id_N]
+            source = np.repeat(np.arange(len(nodes.id_N)), np.diff(nodes.child_ptr))
+            for parent, child in zip(source.tolist(), nodes.child_E.tolist(), strict=True):
+                found[child].append(parent)
+            self._parents[which] = found
         ending = (p for p in self._parents[which][row] if self.times(rank, p)[1] == time)
         return next(ending, None)
 
@@ -301,27 +281,7 @@ class _Walker:
         ended_N = (finish_N == time) & (slot_N == slot_N[row]) & (issue_N < time)
         return int(np.argmax(ended_N)) if ended_N.any() else None
 
-
-def _parents(nodes: ClassProgram) -> list[list[int]]:
-    parents: list[list[int]] = [[] for _ in nodes.id_N]
-    source = np.repeat(np.arange(len(nodes.id_N)), np.diff(nodes.child_ptr))
-    for parent, child in zip(source.tolist(), nodes.child_E.tolist(), strict=True):
-        parents[child].append(parent)
-    return parents
-
-
-class _Partners:
-    """Finds the nodes of other ranks that a node ran with, from where each rank lists them.
-
-    Args:
-        program: What was run.
-    """
-
-    def __init__(self, program: LoweredProgram) -> None:
-        self._program = program
-        self._rows: dict[tuple[int, tuple[int, ...]], list[int]] = {}
-
-    def of_collective(self, rank: int, row: int) -> list[tuple[int, int]]:
+    def _of_collective(self, rank: int, row: int) -> list[tuple[int, int]]:
         """Return the nodes of all ranks that take part in a collective, its own among them.
 
         The n-th collective of a group on one rank belongs to the n-th on the others, in ascending
@@ -346,7 +306,7 @@ class _Partners:
             self._rows[which, tags] = np.flatnonzero(mine_N).tolist()
         return self._rows[which, tags]
 
-    def of_receive(self, rank: int, row: int) -> tuple[int, int] | None:
+    def _of_receive(self, rank: int, row: int) -> tuple[int, int] | None:
         """Return the send of a receive: the n-th with the n-th of equal messages."""
         nodes = self._program.of_rank(rank)
         source, what = int(nodes.peer_N[row]), (int(nodes.tag_N[row]), int(nodes.cost_N[row]))

@@ -6,7 +6,7 @@ are off by default.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
@@ -50,6 +50,13 @@ class ComputeModel(ABC):
         """
         del trace, rows
         return True
+
+    def explain(
+        self, trace: Trace, rows: np.ndarray
+    ) -> tuple[dict[str, Any], str, list[str]] | None:
+        """Return how the model timed nodes: a document, a line, notes; None by default."""
+        del trace, rows
+        return None
 
 
 def recorded_ns(trace: Trace, rows: np.ndarray) -> np.ndarray:

@@ -58,7 +58,7 @@ class ClassProgram:
     """The nodes of one trace in ascending id.
 
     Attributes:
-        id_N: uint64 node ids.
+        id_N: uint64.
         type_N: uint8 ``NodeType``.
         kind_N: uint8 ``NodeKind``.
         slot_N: uint8 ``Slot``.

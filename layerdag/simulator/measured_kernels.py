@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
@@ -159,6 +159,11 @@ def sizes_of(trace: Trace, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 TABLE, ROOFLINE, FAMILY = "table", "roofline", "family"
 """How a time was found: interpolated among measured sizes, by the roofline of that kernel (sizes
 outside of the measured ones, or tables not installed), by the roofline of its family."""
+_HOW = {
+    TABLE: "tables of measured kernels",
+    ROOFLINE: "the roofline of their kernel",
+    FAMILY: "a roofline of their family",
+}
 _NINE_TENTHS = 4.0
 """By what factor a fit may be off, in its median errors: the busy times of nine tenths of 73 steps
 of an H100, their families left out of the fit, are inside. A normal
@@ -344,6 +349,20 @@ class MeasuredKernels(ComputeModel):
         """
         time_ns = whole_ns(self.kernel_times(trace, rows).us_M * 1000)
         return np.where(on_cpu, MeasuredCompute().replayed_ns(trace, rows), time_ns)
+
+    def explain(self, trace: Trace, rows: np.ndarray) -> tuple[dict[str, Any], str, list[str]]:
+        """See ``ComputeModel.explain``."""
+        times = self.kernel_times(trace, rows)
+        busy_s, low_s, high_s = (us / 1e6 for us in times.busy_us)
+        document = {"nodes": times.counts, "busy_s": busy_s, "low_s": low_s, "high_s": high_s}
+        ways = ", ".join(f"{count} by {_HOW[way]}" for way, count in times.counts.items() if count)
+        line = (
+            f"{ways or 'none'}; busy {busy_s * 1e3:,.3f} ms, between {low_s * 1e3:,.3f} and "
+            f"{high_s * 1e3:,.3f} ms nine times in ten"
+        )
+        if not self.note:
+            return document, line, []
+        return {**document, "note": self.note}, line, [self.note]
 
     def kernel_times(self, trace: Trace, rows: np.ndarray) -> KernelTimes:
         """Return the times of compute nodes (M,), how each was found and how far it may be off.

@@ -2,12 +2,9 @@
 
 Ranks whose traces differ only in groups and peers run one program, lowered once. In a job of many
 ranks nearly all are like another one: the same nodes, in groups of their own, with neighbors of
-their own. Such a rank is a class's program and a short list: the groups and ranks that stand where
-the first rank of the class has its own.
-
-Nodes are lowered once for each class of ranks (``_sharing``), so ranks that run the same program
-cost no more than their outcome. Inside a trace nodes stand in ascending id, which is the
-reference's priority.
+their own. Such a rank is a class's program and a short list: its groups and peers in place of those
+of the first rank of the class, so that it costs no more than its outcome. Inside a trace nodes are
+in ascending id, which is the reference's priority.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -31,12 +28,7 @@ _MAX_TRIED = 256  # classes with equal columns that a trace is compared with
 
 @final
 class ProgramCache:
-    """The classes found so far, and which of them a further rank belongs to.
-
-    Args:
-        groups: Communicator groups.
-        sizes: Ranks of each dimension of the network.
-    """
+    """The classes found so far; ``sizes`` are the ranks of each dimension of the network."""
 
     def __init__(self, groups: GroupIndex, sizes: tuple[int, ...]) -> None:
         self._groups, self._sizes = groups, sizes
@@ -69,11 +61,7 @@ class ProgramCache:
         return None
 
     def find_alike(self, program: ClassProgram, alike: RankClass) -> tuple[np.ndarray, np.ndarray]:
-        """Return which ranks of a class can run what its first one was lowered to, and as what.
-
-        Args:
-            program: The nodes of the first rank.
-            alike: The class.
+        """Return which ranks of a class can run the program of its first one, and their roles.
 
         Returns:
             bool (K,), and int64 (K, roles) with the groups and peers of each rank.
@@ -165,8 +153,7 @@ class _Class:
     """A class and where its ranks differ.
 
     Attributes:
-        index: Its number.
-        trace: That of its first rank; also keeps the columns alive whose identity counts.
+        trace: Of its first rank; also keeps the columns alive whose identity counts.
         program: What it was lowered to.
         text_P: Positions of names of groups in the pool of strings.
         row_E: Attribute rows with a rank: the other end of a message, or its own.
@@ -249,15 +236,12 @@ class LoweredProgram:
     """Arrays of one simulation; names and types follow struct Input of native/sim/sim.h.
 
     Attributes:
-        workload: What was lowered, for messages and reports.
-        cluster: The machine.
         classes: One entry for ranks that differ in groups and peers only.
         class_of_rank: int32 (R,).
         role_ptr: int64 (R+1,); what stands for groups and peers of its class on rank r is
             ``role[role_ptr[r]:role_ptr[r+1]]``, see ``for_rank``.
         role: int32.
         out_ptr: int64 (R+1,); outcomes of rank r are rows ``out_ptr[r]:out_ptr[r+1]``.
-        groups: Communicator groups as arrays.
         plans: Distinct collectives.
     """
 
@@ -331,8 +315,15 @@ def lower(workload: Workload, cluster: Cluster, compute: ComputeModel) -> Lowere
         roles[rank] = (*nodes.groups, *nodes.peers)
     counts = np.array([len(c.id_N) for c in classes], dtype=np.int64)
     out_ptr = pointers(counts[class_of_rank])
-    if any((c.kind_N == NodeKind.MEMORY).any() for c in classes):
-        _check_memory(cluster.memory, workload.num_ranks)
+    memory = cluster.memory
+    if memory.kind is MemoryKind.PER_NODE and memory.num_nodes is not None:
+        needed = -(-workload.num_ranks // memory.npus_per_node)
+        used = any((c.kind_N == NodeKind.MEMORY).any() for c in classes)
+        if used and memory.num_nodes < needed:
+            raise ConfigError(
+                f"num-nodes is {memory.num_nodes}, but {workload.num_ranks} ranks with "
+                f"num-npus-per-node {memory.npus_per_node} are {needed} nodes; enlarge one of them."
+            )
     role_ptr = pointers([len(each) for each in roles])
     role = np.array([value for each in roles for value in each], dtype=np.int32)
     return LoweredProgram(
@@ -366,17 +357,6 @@ def _check_fit(workload: Workload, cluster: Cluster) -> None:
     if dimensions[0].topology is Topology.RING and dimensions[0].npus <= 2:
         raise ConfigError(
             "congestion 'aware' needs a Ring of at least 3 NPUs; use FullyConnected for 2."
-        )
-
-
-def _check_memory(memory: MemoryConfig, ranks: int) -> None:
-    if memory.kind is not MemoryKind.PER_NODE or memory.num_nodes is None:
-        return
-    needed = -(-ranks // memory.npus_per_node)
-    if memory.num_nodes < needed:
-        raise ConfigError(
-            f"num-nodes is {memory.num_nodes}, but {ranks} ranks with num-npus-per-node "
-            f"{memory.npus_per_node} are {needed} nodes; enlarge one of them."
         )
 
 

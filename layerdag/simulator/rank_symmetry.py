@@ -35,9 +35,7 @@ from layerdag.simulator.program import LoweredProgram
 class PhaseKind:
     """What phases have in common in which the same places differ.
 
-    Attributes:
-        stride: Distance of neighbors in rank numbers; 0 for the members of a group.
-        members: How many ranks take part.
+    ``stride`` is the distance of neighbors in rank numbers, 0 for the members of a group.
     """
 
     stride: int
@@ -63,7 +61,7 @@ class Representatives:
 
 
 def all_ranks(program: LoweredProgram) -> Representatives:
-    """Return that every rank stands for itself."""
+    """Return every rank as its own representative."""
     rank_R = np.arange(program.num_ranks, dtype=np.int32)
     group_G = np.arange(len(program.groups.names), dtype=np.int32)
     return Representatives(rank_R, rank_R, group_G, np.repeat(rank_R, np.diff(program.role_ptr)))
@@ -72,14 +70,15 @@ def all_ranks(program: LoweredProgram) -> Representatives:
 def representatives(program: LoweredProgram, apart: frozenset[PhaseKind]) -> Representatives | None:
     """Return ranks that stand for all others, None where not half of the ranks can be left out.
 
-    Args:
-        program: What is run.
-        apart: Phases in which ranks in different places are no representatives for each other.
+    Ranks in different places of the phases ``apart`` are no representatives for each other.
     """
     if 2 * len(np.unique(program.class_of_rank)) > program.num_ranks:
         return None
-    if not _groups_are_sets(program):
-        return None
+    indexed, ranks = program.groups, program.num_ranks
+    key = np.repeat(np.arange(len(indexed.names)), np.diff(indexed.ptr)) * ranks + indexed.rank
+    inside = (indexed.rank >= 0) & (indexed.rank < ranks)
+    if not inside.all() or len(np.unique(key)) < len(key):
+        return None  # a group that is no set of ranks
     roles = _RoleTable.from_program(program)
     if (roles.back_E[~roles.grouped_E] < 0).any():
         return None  # somebody sends or receives what nobody receives or sends
@@ -113,13 +112,6 @@ def representatives(program: LoweredProgram, apart: frozenset[PhaseKind]) -> Rep
     return Representatives(rank_K, of_rank, first_G[like_G].astype(np.int32), sender)
 
 
-def _groups_are_sets(program: LoweredProgram) -> bool:
-    groups, ranks = program.groups, program.num_ranks
-    key = np.repeat(np.arange(len(groups.names)), np.diff(groups.ptr)) * ranks + groups.rank
-    inside = (groups.rank >= 0) & (groups.rank < ranks)
-    return bool(inside.all()) and len(np.unique(key)) == len(key)
-
-
 def _numbered(row_XY: np.ndarray) -> np.ndarray:
     """Return a number for each row, equal where rows are, int64 (X,)."""
     if len(row_XY) == 0 or row_XY.shape[1] == 0:
@@ -130,13 +122,9 @@ def _numbered(row_XY: np.ndarray) -> np.ndarray:
 
 @final
 class _RoleIndex:
-    """Tells which role a group or peer has for a rank: the first one, where it has several.
+    """Finds the role that a group or peer has for a rank: the first one, where it has several.
 
-    Args:
-        owner_E: The rank of each role.
-        grouped_E: Whether it is a group's.
-        value_E: The group or peer.
-        number_E: The number of the role on its rank.
+    Each role has its rank, whether it is a group's, the group or peer, and its number on the rank.
     """
 
     def __init__(
@@ -168,7 +156,6 @@ class _RoleTable:
         grouped_E: bool, whether it is a group.
         first_E: int64, the first role of that rank that the same group or peer has.
         back_E: int64, the role that the rank has for a peer; -1 for none, and for groups.
-        index: Finds roles.
     """
 
     owner_E: np.ndarray
@@ -179,7 +166,6 @@ class _RoleTable:
 
     @classmethod
     def from_program(cls, program: LoweredProgram) -> "_RoleTable":
-        """Index the roles of a program."""
         value_E = program.role.astype(np.int64)
         owner_E = np.repeat(np.arange(program.num_ranks), np.diff(program.role_ptr))
         number_E = np.arange(len(value_E)) - program.role_ptr[owner_E]
@@ -253,14 +239,11 @@ def _distances(program: LoweredProgram, rank_GM: np.ndarray) -> np.ndarray:
 @final
 @dataclass(frozen=True, eq=False)
 class _RankClass:
-    """Ranks that run the same nodes.
+    """Ranks that run the same nodes, with groups and peers by role.
 
     Attributes:
-        rank_R: The ranks.
-        group_RG: Their groups, by role.
-        peer_RP: Their peers, by role.
         fixed_RX: What of a rank does not change while classes are divided.
-        line_LM: The ranks of all lines of one kind, and on which of them each rank lies.
+        line_LM: The ranks of all lines of one kind, and the line of each rank.
     """
 
     rank_R: np.ndarray
@@ -289,7 +272,14 @@ class _RankClass:
                 line_LM = start_L[:, None] + np.arange(kind.members) * kind.stride
                 lines.append((line_LM, line_R))
             else:
-                place_R = _places(program, rank_R, role_RW[:, role])
+                groups = program.groups
+                owner = np.repeat(np.arange(program.num_ranks), np.diff(groups.rank_ptr))
+                group_of = np.full(program.num_ranks, -1, dtype=np.int64)
+                group_of[rank_R] = role_RW[:, role]
+                hit = groups.of_rank == group_of[owner]
+                place_of = np.zeros(program.num_ranks, dtype=np.int64)
+                place_of[owner[hit]] = groups.position[hit]
+                place_R = place_of[rank_R]
             if kind in apart:
                 fixed.append(place_R[:, None])
         return cls(
@@ -323,17 +313,6 @@ def _phase_kinds(program: LoweredProgram, index: int) -> list[tuple[int, PhaseKi
         for phase in program.plans[plan].phases
     }
     return sorted(found, key=lambda each: (each[0], each[1].stride, each[1].members))
-
-
-def _places(program: LoweredProgram, rank_R: np.ndarray, group_R: np.ndarray) -> np.ndarray:
-    groups = program.groups
-    owner = np.repeat(np.arange(program.num_ranks), np.diff(groups.rank_ptr))
-    place = np.zeros((program.num_ranks,), dtype=np.int64)
-    wanted_R = np.full(program.num_ranks, -1, dtype=np.int64)
-    wanted_R[rank_R] = group_R
-    hit = groups.of_rank == wanted_R[owner]
-    place[owner[hit]] = groups.position[hit]
-    return place[rank_R]
 
 
 def select_rows(ptr: np.ndarray, rank_K: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,4 +1,4 @@
-"""What ``layerdag simulate`` tells of a run: the document of ``--json`` and lines for people."""
+"""The report of ``layerdag simulate``: the document of ``--json`` and lines for people."""
 
 import dataclasses
 from collections.abc import Callable
@@ -18,7 +18,6 @@ from layerdag.simulator.analysis import (
 )
 from layerdag.simulator.calibration import CalibratedMachine
 from layerdag.simulator.lowering import NodeKind
-from layerdag.simulator.measured_kernels import MeasuredKernels
 from layerdag.simulator.run import SimulationResult
 from layerdag.traces.trace import NodeType
 
@@ -40,7 +39,7 @@ def describe(
     Args:
         result: Of ``simulate``.
         details: Whether to add where the time goes, the critical path and the peak of memory.
-        machine: The machine that was simulated; adds the interval of the step time.
+        machine: Adds the interval of the step time on it.
         capacity_gb: Local memory of a rank in 1e9 bytes; None for no limit.
         warn: Takes the sentence on a rank whose tensors do not fit; None refuses such a run.
 
@@ -50,8 +49,9 @@ def describe(
     """
     document, lines = result.summary(), _summary(result)
     parts: list[tuple[dict[str, Any], list[str]]] = []
-    if isinstance(result.compute, MeasuredKernels):
-        parts.append(_kernel_times(result, result.compute))
+    kernels = _kernel_times(result)
+    if kernels is not None:
+        parts.append(kernels)
     if details or capacity_gb is not None:
         parts.append(_peak_memory(result, capacity_gb, warn))
     if details:
@@ -85,7 +85,11 @@ def _summary(result: SimulationResult) -> list[str]:
         more = counted(len(rows) - SHOWN_RANKS, "kind")
         lines.append(f"{more} of ranks more; --json writes them all")
     lines.append("exposed: communication, idle and CPU time outside GPU compute (ASTRA-sim's sum)")
-    unused_us = _unused_us(result)
+    # How long the simulated communication of rank 0 took where it was recorded.
+    trace = result.program.workload.traces[0]
+    recorded_us_N = trace.duration_us_N[np.argsort(trace.id_N, kind="stable")]
+    simulated = (NodeKind.SEND, NodeKind.RECV, NodeKind.COLLECTIVE)
+    unused_us = int(recorded_us_N[np.isin(result.nodes(0).kind_N, simulated)].sum())
     if unused_us:
         lines.append(
             "communication takes the network's time; what the trace recorded for it "
@@ -119,42 +123,18 @@ def _interval(
     return {"prediction": document}, lines
 
 
-def _kernel_times(
-    result: SimulationResult, compute: MeasuredKernels
-) -> tuple[dict[str, Any], list[str]]:
+def _kernel_times(result: SimulationResult) -> tuple[dict[str, Any], list[str]] | None:
     """Return how the kernels of the busiest rank were timed, and the bounds of its busy time."""
     rank = int(np.argmax(result.compute_ns))
     trace = result.program.workload.traces[rank]
     on_host_N = trace.integers("is_cpu_op")[0] != 0
     rows = np.flatnonzero((trace.type_N == NodeType.COMP) & ~on_host_N)
-    times = compute.kernel_times(trace, rows)
-    busy_s, low_s, high_s = (us / 1e6 for us in times.busy_us)
-    document = {"rank": rank, "nodes": times.counts}
-    document |= {"busy_s": busy_s, "low_s": low_s, "high_s": high_s}
-    ways = ", ".join(f"{count} by {HOW[way]}" for way, count in times.counts.items() if count)
-    line = f"kernels of rank {rank}: {ways or 'none'}; busy {busy_s * 1e3:,.3f} ms"
-    bounds = f"between {low_s * 1e3:,.3f} and {high_s * 1e3:,.3f} ms nine times in ten"
-    lines = ["", f"{line}, {bounds}"]
-    if compute.note:
-        document["note"] = compute.note
-        lines.append(compute.note)
-    return {"kernel_times": document}, lines
-
-
-HOW = {
-    "table": "tables of measured kernels",
-    "roofline": "the roofline of their kernel",
-    "family": "a roofline of their family",
-}
-"""How a kernel was timed, by the words of ``MeasuredKernels``."""
-
-
-def _unused_us(result: SimulationResult) -> int:
-    """Return how long the simulated communication of rank 0 took where it was recorded."""
-    trace, nodes = result.program.workload.traces[0], result.nodes(0)
-    recorded_us_N = trace.duration_us_N[np.argsort(trace.id_N, kind="stable")]
-    simulated = (NodeKind.SEND, NodeKind.RECV, NodeKind.COLLECTIVE)
-    return int(recorded_us_N[np.isin(nodes.kind_N, simulated)].sum())
+    explained = result.compute.explain(trace, rows)
+    if explained is None:
+        return None
+    document, line, notes = explained
+    lines = ["", f"kernels of rank {rank}: {line}", *notes]
+    return {"kernel_times": {"rank": rank, **document}}, lines
 
 
 def _where_time_goes(result: SimulationResult) -> tuple[dict[str, Any], list[str]]:
@@ -179,16 +159,13 @@ def _where_time_goes(result: SimulationResult) -> tuple[dict[str, Any], list[str
     }
     lines = ["", "where the time goes (exposed parts only)", *_breakdown_lines(parts)]
     lines += ["", f"critical path: {counted(len(path), 'node')}, by kind"]
-    lines += _longest(kinds, result.makespan_ns)
-    lines += ["the longest names on it", *_longest(names, result.makespan_ns)]
+    for heading, times in ((None, kinds), ("the longest names on it", names)):
+        lines += [heading] if heading else []
+        lines += [
+            f"{time:>15} ns {time / max(result.makespan_ns, 1):>7.1%}  {name}"
+            for name, time in list(times.items())[:SHOWN_NODES]
+        ]
     return document, lines
-
-
-def _longest(times: dict[str, int], makespan_ns: int) -> list[str]:
-    return [
-        f"{time:>15} ns {time / max(makespan_ns, 1):>7.1%}  {name}"
-        for name, time in list(times.items())[:SHOWN_NODES]
-    ]
 
 
 def _breakdown_lines(parts: Breakdown) -> list[str]:

@@ -137,19 +137,6 @@ def test_collectives_that_are_not_simulated_count_as_replayed():
     assert breakdown(replayed).time_ns_RP.tolist() == [[0, 3000, 0]] * 2
 
 
-def test_the_table_tells_milliseconds_with_the_mean_first_and_at_most_so_many_ranks():
-    ranks = [[comp(0, 1000 * (rank + 1))] for rank in range(4)]
-    table = breakdown(simulate(workload(*ranks), Cluster(ring(4), system()))).table(max_ranks=2)
-    lines = [line.split() for line in table.splitlines()]
-    assert lines == [
-        ["rank", "compute", "idle", "total"],
-        ["ms"],
-        ["mean", "2.500", "0.000", "2.500"],
-        ["0", "1.000", "0.000", "1.000"],
-        ["1", "2.000", "0.000", "2.000"],
-    ]
-
-
 @pytest.mark.parametrize(
     ("members", "part"), [((1, 5), "dim 1"), ((1, 2), "dim 0"), ((0, 7), "dim 0")]
 )
