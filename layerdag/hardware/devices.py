@@ -47,13 +47,9 @@ class DataSheet:
 
 @dataclass(frozen=True)
 class Device:
-    """Peak rates of one device by class of number, dense.
+    """Peak rates of one device, dense, in operations and bytes per second.
 
-    Attributes:
-        name: Name on the command line.
-        flops: Operations per second by class of number: "f64", "f32", "bf16" (and f16), "i8", "f8",
-            "f4".
-        bytes_per_s: Memory bandwidth in bytes per second.
+    Classes of number are "f64", "f32", "bf16" (and f16), "i8", "f8" and "f4".
     """
 
     name: str
@@ -63,12 +59,7 @@ class Device:
 
 @dataclass(frozen=True)
 class DeviceShares:
-    """Shares of a data sheet.
-
-    Attributes:
-        compute: Share of the peak rate that large matrix products reach in a step.
-        memory: Share of the memory bandwidth that element-wise operators reach.
-    """
+    """Shares of the peak by large products, and of the bandwidth by element-wise operators."""
 
     compute: float
     memory: float
@@ -115,16 +106,9 @@ def _accelerator(
 ) -> Accelerator:
     """Return a row.
 
-    Args:
-        names: Separated by spaces; of a device with ``wide`` rates the last is that of ``Device``.
-        generation: See ``DataSheet``.
-        tera: 1e12 operations per second in bf16, fp8 and fp4.
-        gb: Memory bandwidth in GB/s, memory in GiB, link and network in GB/s.
-        host: See ``DataSheet``.
-        wide: Operations per second of other classes, "f64", "f32" and "i8".
-        capability: See ``Accelerator``.
-        tables: See ``Accelerator``.
-        shares: Those of compute and memory.
+    ``tera`` are 1e12 operations per second in bf16, fp8 and fp4, ``gb`` memory bandwidth in GB/s,
+    memory in GiB, link and network in GB/s. Names are separated by blanks; of a device with
+    ``wide`` rates ("f64", "f32" and "i8", in operations per second) the last is that of ``Device``.
     """
     memory, capacity, link, network = gb
     bf16, fp8, fp4 = (rate * 1e12 for rate in tera)

@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, Flag, StrEnum, auto
-from functools import cache
+from functools import cache, partial
 from importlib import resources
 from typing import Any, Protocol, runtime_checkable
 
@@ -165,18 +165,12 @@ class Operator:
 # --- rules ---------------------------------------------------------------------------------------
 
 
-def _product_count(first: int, second: int) -> CountRule:
-    """Return the rule 2 (batch) m k n of the matrix product of arguments first and second."""
-
-    def count(reads: Tensors, writes: Tensors) -> int | None:
-        del writes
-        if len(reads) <= max(first, second) or not reads[first].shape or not reads[second].shape:
-            return None
-        left, right = reads[first], reads[second]
-        columns = right.shape[-1] if len(right.shape) > 1 else 1
-        return 2 * left.num_elements * columns
-
-    return count
+def _product_count(first: int, reads: Tensors, _: Tensors) -> int | None:
+    """Return 2 (batch) m k n of the matrix product of argument ``first`` and the next one."""
+    if len(reads) <= first + 1 or not reads[first].shape or not reads[first + 1].shape:
+        return None
+    right = reads[first + 1].shape
+    return 2 * reads[first].num_elements * (right[-1] if len(right) > 1 else 1)
 
 
 def _convolution_count(reads: Tensors, writes: Tensors) -> int | None:
@@ -194,29 +188,19 @@ def _convolution_backward_count(reads: Tensors, writes: Tensors) -> int | None:
     return 2 * max(gradients, 1) * reads[0].num_elements * per_output
 
 
-def _attention_count(first: int, products: int) -> CountRule:
-    def count(reads: Tensors, writes: Tensors) -> int | None:
-        del writes
-        if len(reads) < first + 2 or len(reads[first + 1].shape) < 2:
-            return None
-        keys = reads[first + 1].shape[-2]
-        return 2 * products * reads[first].num_elements * keys
-
-    return count
+def _attention_count(first: int, products: int, reads: Tensors, _: Tensors) -> int | None:
+    if len(reads) < first + 2 or len(reads[first + 1].shape) < 2:
+        return None
+    return 2 * products * reads[first].num_elements * reads[first + 1].shape[-2]
 
 
-def _product_sizes(first: int) -> SizeRule:
-    def sizes(reads: Tensors, writes: Tensors) -> Sizes | None:
-        del writes
-        if len(reads) < first + 2:
-            return None
-        left, right = reads[first].shape, reads[first + 1].shape
-        if len(left) < 2 or len(right) < 2:
-            return None
-        batch = math.prod(left[:-2])
-        return {"batch": batch, "m": left[-2], "n": right[-1], "k": left[-1]}
-
-    return sizes
+def _product_sizes(first: int, reads: Tensors, _: Tensors) -> Sizes | None:
+    if len(reads) < first + 2:
+        return None
+    left, right = reads[first].shape, reads[first + 1].shape
+    if len(left) < 2 or len(right) < 2:
+        return None
+    return {"batch": math.prod(left[:-2]), "m": left[-2], "n": right[-1], "k": left[-1]}
 
 
 def _grouped_sizes(reads: Tensors, writes: Tensors) -> Sizes | None:
@@ -230,75 +214,52 @@ def _grouped_sizes(reads: Tensors, writes: Tensors) -> Sizes | None:
     if len(left) == 2 and len(right) == 2 and len(result) == 3:
         groups = max(result[0], 1)
         return {"batch": groups, "m": left[0], "n": right[1], "k": -(-left[1] // groups)}
-    return _product_sizes(0)(reads, writes)
+    return _product_sizes(0, reads, writes)
 
 
-def _convolution_sizes(image: int, weight: int) -> SizeRule:
-    """Return the rule of a convolution; the result is written, or the other one that is read."""
-
-    def sizes(reads: Tensors, writes: Tensors) -> Sizes | None:
-        results = reads if image else writes
-        if len(reads) <= weight or not results:
-            return None
-        image_shape, weight_shape = reads[image].shape, reads[weight].shape
-        result = results[0].shape
-        if min(len(image_shape), len(weight_shape), len(result)) < 3 or not all(weight_shape[:2]):
-            return None
-        groups = max(image_shape[1] // weight_shape[1], 1)
-        positions = result[0] * math.prod(result[2:])
-        per_filter = math.prod(weight_shape[1:])
-        return {"batch": groups, "m": positions, "n": weight_shape[0] // groups, "k": per_filter}
-
-    return sizes
+def _convolution_sizes(image: int, weight: int, reads: Tensors, writes: Tensors) -> Sizes | None:
+    """Return the sizes of a convolution; the result is written, or the other one that is read."""
+    results = reads if image else writes
+    if len(reads) <= weight or not results:
+        return None
+    image_shape, weight_shape, result = (t.shape for t in (reads[image], reads[weight], results[0]))
+    if min(len(image_shape), len(weight_shape), len(result)) < 3 or not all(weight_shape[:2]):
+        return None
+    groups = max(image_shape[1] // weight_shape[1], 1)
+    positions, per_filter = result[0] * math.prod(result[2:]), math.prod(weight_shape[1:])
+    return {"batch": groups, "m": positions, "n": weight_shape[0] // groups, "k": per_filter}
 
 
-def _attention_sizes(first: int) -> SizeRule:
-    def sizes(reads: Tensors, writes: Tensors) -> Sizes | None:
-        del writes
-        if len(reads) < first + 2:
-            return None
-        query, key = reads[first].shape, reads[first + 1].shape
-        if len(query) != 4 or len(key) != 4:
-            return None
-        return {
-            "batch": query[0],
-            "heads": query[1],
-            "kv_heads": key[1],
-            "sequence": query[2],
-            "kv_sequence": key[2],
-            "head_dim": query[3],
-        }
-
-    return sizes
+def _attention_sizes(first: int, reads: Tensors, _: Tensors) -> Sizes | None:
+    if len(reads) < first + 2:
+        return None
+    query, key = reads[first].shape, reads[first + 1].shape
+    if len(query) != 4 or len(key) != 4:
+        return None
+    heads = {"batch": query[0], "heads": query[1], "kv_heads": key[1]}
+    return heads | {"sequence": query[2], "kv_sequence": key[2], "head_dim": query[3]}
 
 
-def _encoder_layer_sizes(reads: Tensors, writes: Tensors) -> Sizes | None:
-    del writes
+def _encoder_layer_sizes(reads: Tensors, _: Tensors) -> Sizes | None:
     if len(reads[0].shape) != 3:
         return None
     batch, sequence, width = reads[0].shape
     return {"batch": 1, "m": batch * sequence, "n": 4 * width, "k": width}
 
 
-def _channel_sizes(first: int) -> SizeRule:
-    def sizes(reads: Tensors, writes: Tensors) -> Sizes | None:
-        del writes
-        if len(reads) <= first or len(reads[first].shape) < 2:
-            return None
-        shape = reads[first].shape
-        return {"m": shape[0] * math.prod(shape[2:]), "n": shape[1]}
-
-    return sizes
+def _channel_sizes(first: int, reads: Tensors, _: Tensors) -> Sizes | None:
+    if len(reads) <= first or len(reads[first].shape) < 2:
+        return None
+    shape = reads[first].shape
+    return {"m": shape[0] * math.prod(shape[2:]), "n": shape[1]}
 
 
-def _row_sizes(reads: Tensors, writes: Tensors) -> Sizes | None:
-    del writes
+def _row_sizes(reads: Tensors, _: Tensors) -> Sizes | None:
     shape = reads[0].shape
     return {"m": math.prod(shape[:-1]), "n": shape[-1]} if shape else None
 
 
-def _look_up_sizes(reads: Tensors, writes: Tensors) -> Sizes | None:
-    del writes
+def _look_up_sizes(reads: Tensors, _: Tensors) -> Sizes | None:
     if len(reads) < 2 or not reads[0].shape:
         return None
     return {"m": reads[1].num_elements, "n": reads[0].shape[-1]}
@@ -333,38 +294,38 @@ _KEEPS = _T.SIZES_OF_ARGUMENTS
 
 # Products
 _FIRST: dict[str, Any] = {
-    "count": _product_count(0, 1), "systolic": Systolic.FACTORS, "factors": (0, 1),
+    "count": partial(_product_count, 0), "systolic": Systolic.FACTORS, "factors": (0, 1),
 }
 _SECOND: dict[str, Any] = {
-    "count": _product_count(1, 2), "systolic": Systolic.FACTORS, "factors": (1, 2),
+    "count": partial(_product_count, 1), "systolic": Systolic.FACTORS, "factors": (1, 2),
 }
 _add(
     "mm", _K.PRODUCT, _T.PRODUCT | _T.PARAMETRIC | _KEEPS | _T.SAME_EVERYWHERE, family="product",
-    sizes=_product_sizes(0), **_FIRST,
+    sizes=partial(_product_sizes, 0), **_FIRST,
 )
 _add(
     "addmm", _K.PRODUCT, _T.PRODUCT | _T.PARAMETRIC | _KEEPS | _T.SAME_EVERYWHERE,
-    family="product", sizes=_product_sizes(1), **_SECOND,
+    family="product", sizes=partial(_product_sizes, 1), **_SECOND,
 )
 _add(
     "bmm", _K.PRODUCT, _T.PRODUCT | _T.PARAMETRIC | _KEEPS | _T.SAME_EVERYWHERE, family="product",
-    sizes=_product_sizes(0), **_FIRST,
+    sizes=partial(_product_sizes, 0), **_FIRST,
 )
 _add(
-    "baddbmm", _K.PRODUCT, _KEEPS, family="product", sizes=_product_sizes(1), **_SECOND,
+    "baddbmm", _K.PRODUCT, _KEEPS, family="product", sizes=partial(_product_sizes, 1), **_SECOND,
 )
 _add(
-    "matmul linear", _K.PRODUCT, family="product", sizes=_product_sizes(0),
+    "matmul linear", _K.PRODUCT, family="product", sizes=partial(_product_sizes, 0),
     systolic=Systolic.FACTORS, factors=(0, 1),
 )
-_add("_int_mm _scaled_mm", _K.PRODUCT, sizes=_product_sizes(0), **_FIRST)
-_add("_addmm_activation", _K.PRODUCT, sizes=_product_sizes(1), **_SECOND)
+_add("_int_mm _scaled_mm", _K.PRODUCT, sizes=partial(_product_sizes, 0), **_FIRST)
+_add("_addmm_activation", _K.PRODUCT, sizes=partial(_product_sizes, 1), **_SECOND)
 _add("addmm_ baddbmm_", _K.PRODUCT, **_SECOND)
-_add("mv dot", _K.PRODUCT, count=_product_count(0, 1), systolic=Systolic.COSTS)
-_add("addmv", _K.PRODUCT, count=_product_count(1, 2), systolic=Systolic.COSTS)
+_add("mv dot", _K.PRODUCT, count=partial(_product_count, 0), systolic=Systolic.COSTS)
+_add("addmv", _K.PRODUCT, count=partial(_product_count, 1), systolic=Systolic.COSTS)
 _add(
     "_grouped_mm _scaled_grouped_mm", _K.PRODUCT, family="grouped_product",
-    count=_product_count(0, 1), sizes=_grouped_sizes,
+    count=partial(_product_count, 0), sizes=_grouped_sizes,
 )
 _add(
     """
@@ -387,29 +348,30 @@ _add(
     """
     _scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention
     _scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention""",
-    _K.ATTENTION, _T.ATTENTION, count=_attention_count(0, 2), sizes=_attention_sizes(0),
-    systolic=Systolic.COSTS,
+    _K.ATTENTION, _T.ATTENTION, count=partial(_attention_count, 0, 2),
+    sizes=partial(_attention_sizes, 0), systolic=Systolic.COSTS,
 )
 _add(
     "_scaled_dot_product_fused_attention_overrideable", _K.ATTENTION, _T.ATTENTION,
-    sizes=_attention_sizes(0), systolic=Systolic.COSTS,
+    sizes=partial(_attention_sizes, 0), systolic=Systolic.COSTS,
 )
 for _name in [name for name, row in OPERATORS.items() if _T.ATTENTION in row.traits]:
     _add(
-        f"{_name}_backward", _K.ATTENTION, sizes=_attention_sizes(1), systolic=Systolic.COSTS,
-        count=_attention_count(1, 5) if OPERATORS[_name].count else None, backward_of=(_name,),
+        f"{_name}_backward", _K.ATTENTION, sizes=partial(_attention_sizes, 1),
+        count=partial(_attention_count, 1, 5) if OPERATORS[_name].count else None,
+        systolic=Systolic.COSTS, backward_of=(_name,),
     )
 _add(
-    "_scaled_dot_product_attention_math", _K.ATTENTION, sizes=_attention_sizes(0),
+    "_scaled_dot_product_attention_math", _K.ATTENTION, sizes=partial(_attention_sizes, 0),
     systolic=Systolic.COSTS,
 )
 _add(
     "_flash_attention_forward _efficient_attention_forward", _K.ATTENTION,
-    count=_attention_count(0, 2), systolic=Systolic.COSTS,
+    count=partial(_attention_count, 0, 2), systolic=Systolic.COSTS,
 )
 _add(
     "_flash_attention_backward _efficient_attention_backward", _K.ATTENTION,
-    count=_attention_count(1, 5), systolic=Systolic.COSTS,
+    count=partial(_attention_count, 1, 5), systolic=Systolic.COSTS,
 )
 _add(
     "_scaled_dot_product_attention _flash_attention_forward_no_dropout_inplace", _K.ATTENTION,
@@ -430,11 +392,11 @@ _add(
 # Convolutions
 _add(
     "convolution", _K.CONVOLUTION, _T.PARAMETRIC, family="convolution", count=_convolution_count,
-    sizes=_convolution_sizes(0, 1), systolic=Systolic.FILTERS,
+    sizes=partial(_convolution_sizes, 0, 1), systolic=Systolic.FILTERS,
 )
 _add(
     "cudnn_convolution", _K.CONVOLUTION, family="convolution", count=_convolution_count,
-    sizes=_convolution_sizes(0, 1), systolic=Systolic.FILTERS,
+    sizes=partial(_convolution_sizes, 0, 1), systolic=Systolic.FILTERS,
 )
 _add(
     "convolution_overrideable miopen_convolution mkldnn_convolution", _K.CONVOLUTION,
@@ -442,10 +404,10 @@ _add(
 )
 _add(
     "convolution_backward", _K.CONVOLUTION, family="convolution_backward",
-    count=_convolution_backward_count, sizes=_convolution_sizes(1, 2), systolic=Systolic.COSTS,
-    backward_of=("convolution",),
+    count=_convolution_backward_count, sizes=partial(_convolution_sizes, 1, 2),
+    systolic=Systolic.COSTS, backward_of=("convolution",),
 )
-_add("_convolution", _K.CONVOLUTION, sizes=_convolution_sizes(0, 1))
+_add("_convolution", _K.CONVOLUTION, sizes=partial(_convolution_sizes, 0, 1))
 _add(
     """
     _convolution_mode conv1d conv2d conv3d conv_tbc conv_tbc_backward conv_transpose1d
@@ -462,21 +424,27 @@ _add(
 # Norms
 _NORM = _T.NORM | _T.PARAMETRIC
 _add("native_layer_norm", _K.REDUCTION, _NORM, family="native_layer_norm", sizes=_row_sizes)
-_add("native_batch_norm", _K.REDUCTION, _NORM, family="native_batch_norm", sizes=_channel_sizes(0))
-_add("native_group_norm", _K.REDUCTION, _NORM, sizes=_channel_sizes(0))
+_add(
+    "native_batch_norm", _K.REDUCTION, _NORM, family="native_batch_norm",
+    sizes=partial(_channel_sizes, 0),
+)
+_add("native_group_norm", _K.REDUCTION, _NORM, sizes=partial(_channel_sizes, 0))
 _add("_fused_rms_norm", _K.REDUCTION, _NORM, sizes=_row_sizes)
 _add("_native_batch_norm_legit", _K.REDUCTION, _NORM)
-_add("cudnn_batch_norm", _K.REDUCTION, _NORM, family="cudnn_batch_norm", sizes=_channel_sizes(0))
+_add(
+    "cudnn_batch_norm", _K.REDUCTION, _NORM, family="cudnn_batch_norm",
+    sizes=partial(_channel_sizes, 0),
+)
 _add(
     "native_layer_norm_backward", _K.REDUCTION, family="native_layer_norm_backward",
     sizes=_row_sizes, backward_of=("native_layer_norm",),
 )
 _add(
     "native_batch_norm_backward", _K.REDUCTION, family="native_batch_norm_backward",
-    sizes=_channel_sizes(1), backward_of=("native_batch_norm",),
+    sizes=partial(_channel_sizes, 1), backward_of=("native_batch_norm",),
 )
 _add(
-    "native_group_norm_backward", _K.REDUCTION, sizes=_channel_sizes(1),
+    "native_group_norm_backward", _K.REDUCTION, sizes=partial(_channel_sizes, 1),
     backward_of=("native_group_norm",),
 )
 _add(
@@ -485,7 +453,7 @@ _add(
 _add("_native_batch_norm_legit_backward", backward_of=("_native_batch_norm_legit",))
 _add(
     "cudnn_batch_norm_backward", _K.REDUCTION, family="cudnn_batch_norm_backward",
-    sizes=_channel_sizes(1), backward_of=("cudnn_batch_norm",),
+    sizes=partial(_channel_sizes, 1), backward_of=("cudnn_batch_norm",),
 )
 _add(
     "_native_batch_norm_legit_no_training _batch_norm_no_update", _K.REDUCTION,

@@ -48,14 +48,12 @@ class ComputeModel(ABC):
 
         Where it does not, every node would take 1 ns.
         """
-        del trace, rows
         return True
 
     def explain(
         self, trace: Trace, rows: np.ndarray
     ) -> tuple[dict[str, Any], str, list[str]] | None:
         """Return how the model timed nodes: a document, a line, notes; None by default."""
-        del trace, rows
         return None
 
 
@@ -159,7 +157,6 @@ class MeasuredCompute(ComputeModel):
 
     def durations_ns(self, trace: Trace, rows: np.ndarray, on_cpu: np.ndarray) -> np.ndarray:
         """See ``ComputeModel.durations_ns``; CPU and GPU nodes are treated alike."""
-        del on_cpu
         return self.replayed_ns(trace, rows)
 
     def is_timed(self, trace: Trace, rows: np.ndarray) -> bool:
@@ -189,7 +186,6 @@ class PredictedCompute(ComputeModel):
 
     def durations_ns(self, trace: Trace, rows: np.ndarray, on_cpu: np.ndarray) -> np.ndarray:
         """See ``ComputeModel.durations_ns``."""
-        del on_cpu
         time_us = np.asarray(self._predict(trace, rows), dtype=np.float64)
         if time_us.shape != rows.shape or not (np.isfinite(time_us) & (time_us >= 0)).all():
             raise SimulationError(

@@ -20,10 +20,11 @@ package state operations and bytes only, from which the sizes of products follow
 """
 
 import json
+import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from math import prod
 from typing import final
 
 import numpy as np
@@ -112,7 +113,6 @@ class Clock(CyclesToTime):
 
     def microseconds(self, cycles: int, gemm: Gemm) -> float:
         """See ``CyclesToTime.microseconds``."""
-        del gemm
         return cycles / (1000 * self.ghz)
 
 
@@ -135,43 +135,40 @@ class RoofMap(CyclesToTime):
 
 @final
 @dataclass(frozen=True)
-class RangeMap(CyclesToTime):
-    """A straight line for small, medium and large GEMMs (all sizes <= 128, <= 1024, beyond).
-
-    ``lines`` are (slope in us per cycle, offset in us) of each range.
-    """
-
-    lines: tuple[tuple[float, float], tuple[float, float], tuple[float, float]]
-
-    def microseconds(self, cycles: int, gemm: Gemm) -> float:
-        """See ``CyclesToTime.microseconds``."""
-        largest = max(gemm.m, gemm.n, gemm.k)
-        slope, offset = self.lines[0 if largest <= 128 else 1 if largest <= 1024 else 2]
-        return slope * cycles + offset
-
-
-@final
-@dataclass(frozen=True)
 class RegionMap(CyclesToTime):
-    """One ``RoofMap`` for each of eight regions of sizes, in blocks of 128.
+    """One ``RoofMap`` for each region of sizes."""
 
-    The region is 4 (K > 1 block) + 2 (N >= 16 blocks) + (M >= 16 blocks).
-    """
-
-    regions: tuple[RoofMap, ...]
+    region: Callable[[Gemm], int]
+    maps: tuple[RoofMap, ...]
 
     def microseconds(self, cycles: int, gemm: Gemm) -> float:
         """See ``CyclesToTime.microseconds``."""
-        blocks_m, blocks_n, blocks_k = (-(-size // 128) for size in (gemm.m, gemm.n, gemm.k))
-        region = 4 * (blocks_k > 1) + 2 * (blocks_n >= 16) + (blocks_m >= 16)
-        return self.regions[region].microseconds(cycles, gemm)
+        return self.maps[self.region(gemm)].microseconds(cycles, gemm)
 
 
-TPU_V4_RANGES = RangeMap(((0.002762, -0.062665), (0.000388, 2.05942), (0.000202, 29.7217)))
-TPU_V6E_RANGES = RangeMap(((0.001389, 0.6048), (0.000068, 1.5468), (0.00004, 4.3847)))
+def _range(gemm: Gemm) -> int:
+    """Return whether a GEMM is small, medium or large: all sizes <= 128, <= 1024, beyond."""
+    largest = max(gemm.m, gemm.n, gemm.k)
+    return 0 if largest <= 128 else 1 if largest <= 1024 else 2
+
+
+def _region(gemm: Gemm) -> int:
+    """Return one of eight regions: 4 (K > 1) + 2 (N >= 16) + (M >= 16), in blocks of 128."""
+    m, n, k = (-(-size // 128) for size in (gemm.m, gemm.n, gemm.k))
+    return 4 * (k > 1) + 2 * (n >= 16) + (m >= 16)
+
+
+def _lines(*lines: tuple[float, float]) -> RegionMap:
+    """Return a map of straight lines (slope in us per cycle, offset in us), one for each range."""
+    return RegionMap(_range, tuple(RoofMap(*line, math.inf) for line in lines))
+
+
+TPU_V4_RANGES = _lines((0.002762, -0.062665), (0.000388, 2.05942), (0.000202, 29.7217))
+TPU_V6E_RANGES = _lines((0.001389, 0.6048), (0.000068, 1.5468), (0.00004, 4.3847))
 TPU_V4_ROOF = RoofMap(3.408e-5, 1.471, 29.47)
 TPU_V6E_ROOF = RoofMap(3.048e-5, 0.879, 39.07)
 TPU_V4_REGIONS = RegionMap(
+    _region,
     (
         RoofMap(5.652e-6, 1.419, 5.261),
         RoofMap(1.623e-5, 1.579, 20.38),
@@ -181,7 +178,7 @@ TPU_V4_REGIONS = RegionMap(
         RoofMap(1.270e-4, 1.646, 116.2),
         RoofMap(8.638e-5, 1.447, 78.92),
         RoofMap(1.241e-4, 4.277, 141.0),
-    )
+    ),
 )
 
 
@@ -324,7 +321,7 @@ def _stated(operator: Operator, inputs: Shapes, outputs: Shapes) -> tuple[Gemm, 
         weight, image = inputs[1], outputs[0]
         if len(weight) < 3 or len(image) != len(weight) or image[1] != weight[0]:
             return None
-        m, n, k, batch = image[0] * prod(image[2:]), weight[0], prod(weight[1:]), 1
+        m, n, k, batch = image[0] * math.prod(image[2:]), weight[0], math.prod(weight[1:]), 1
     else:
         if operator.factors is None or len(inputs) <= operator.factors[1]:
             return None
@@ -333,8 +330,8 @@ def _stated(operator: Operator, inputs: Shapes, outputs: Shapes) -> tuple[Gemm, 
             right = right[::-1]
         if len(left) < 2 or len(right) < 2 or left[-1] != right[-2]:
             return None
-        n, k, batch = right[-1], left[-1], prod(right[:-2])
-        m = prod(left[:-1]) if len(right) == 2 else left[-2]
+        n, k, batch = right[-1], left[-1], math.prod(right[:-2])
+        m = math.prod(left[:-1]) if len(right) == 2 else left[-2]
     return (Gemm(m, n, k), batch) if min(m, n, k, batch) > 0 else None
 
 
