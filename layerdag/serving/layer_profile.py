@@ -14,22 +14,16 @@ import numpy as np
 
 from layerdag.errors import DataError
 from layerdag.hardware.kernels import interpolated
+from layerdag.runtime.settings import did_you_mean
 from layerdag.runtime.tables import numbers
 from layerdag.serving.iteration_time import IterationTime, ServingEfficiency, host_us
 from layerdag.serving.iteration_work import BatchLoad, IterationWork
-from layerdag.serving.requests import read_columns, require_columns
+from layerdag.serving.requests import read_columns
 from layerdag.simulator.fitted_collectives import collective_us, fitted_name
 
-_IN_A_LAYER = {
-    "layernorm": 2,
-    "qkv_proj": 1,
-    "qk_norm": 1,
-    "rotary_emb": 1,
-    "o_proj": 1,
-    "gate_up_proj": 1,
-    "act_fn": 1,
-    "down_proj": 1,
-}
+_IN_A_LAYER = {"layernorm": 2} | dict.fromkeys(
+    ("qkv_proj", "qk_norm", "rotary_emb", "o_proj", "gate_up_proj", "act_fn", "down_proj"), 1
+)
 """How often each timed layer runs in a layer of a model; others run once in an iteration."""
 _ONCE = ("embedding", "final_layernorm", "lm_head", "sampler")
 _MAX_TOKENS = 1 << 16
@@ -96,7 +90,7 @@ class LayerProfile(IterationTime):
         self._decode, self._prefill, self._mixed = _attention(root / "attention.csv")
         self._experts: _Times | None = None
         if work.mixtures:
-            found = _columns(root / "moe.csv", ("tokens", "activated_experts"))
+            found = _columns(root / "moe.csv", "tokens", "activated_experts")
             sizes = np.stack([found["tokens"], found["activated_experts"]], axis=1)
             self._experts = _Times(sizes, found["time_us"])
         if work.plan.ranks > 1:
@@ -152,19 +146,26 @@ class LayerProfile(IterationTime):
         return np.where(sizes > 0, flat.reshape(sizes.shape), 0.0)
 
 
-def _columns(path: Path, known: tuple[str, ...]) -> Mapping[str, np.ndarray]:
-    found = read_columns(path)
-    require_columns(path, found, (*known, "time_us"))
-    made = {name: numbers(path, name, column) for name, column in found.items() if name != "layer"}
-    if (made["time_us"] <= 0).any():
+def _columns(path: Path, *sizes: str) -> dict[str, Any]:
+    """Return a table of timed layers: names, where it has them, sizes and ``time_us``."""
+    known = (*sizes, "time_us")
+    found: dict[str, Any] = dict(read_columns(path, known))
+    for name, column in found.items():
+        if name not in known:
+            raise DataError(
+                f"{path}: the column '{name}' is not known.{did_you_mean(name, known)} Known are "
+                f"{', '.join(known)}; leave it out."
+            )
+        if name != "layer":
+            found[name] = numbers(path, name, column)
+    if (found["time_us"] <= 0).any():
         raise DataError(f"{path}: has a time that is not positive; correct it.")
-    return made
+    return found
 
 
 def _layers(path: Path, size: str) -> Mapping[str, tuple[np.ndarray, np.ndarray]]:
-    found = read_columns(path)
-    columns = _columns(path, ("layer", size))
-    names = np.array(found["layer"])
+    columns = _columns(path, "layer", size)
+    names = np.array(columns["layer"])
     unknown = sorted(set(names.tolist()) - set(_IN_A_LAYER) - set(_ONCE))
     if unknown:
         raise DataError(
@@ -185,7 +186,7 @@ def _line(sizes: np.ndarray, us: np.ndarray, at: np.ndarray) -> np.ndarray:
 
 def _attention(path: Path) -> tuple[_Times, _Times, _Times]:
     axes = ("prefill_chunk", "kv_prefill", "n_decode", "kv_decode")
-    found = _columns(path, axes)
+    found = _columns(path, *axes)
     sizes = np.stack([found[axis] for axis in axes], axis=1)
     decodes, prompts = sizes[:, 2] > 0, sizes[:, 0] > 0
     times = found["time_us"]

@@ -102,12 +102,7 @@ _FORMS = (
 
 @dataclass(frozen=True, eq=False)
 class RequestFile:
-    """What a file of requests holds.
-
-    Attributes:
-        requests: In the order of their arrival, the first one at 0 s.
-        notes: Columns that are not read, requests that are left out.
-    """
+    """Requests of a file, the first one at 0 s, with notes on what is not read or left out."""
 
     requests: Requests
     notes: tuple[Note, ...]
@@ -235,37 +230,16 @@ def _hashes(path: str | Path, row: int, value: Any) -> list[int]:
     )
 
 
-def read_columns(path: str | Path) -> Mapping[str, list[str]]:
+def read_columns(path: str | Path, needed: Sequence[str] = ()) -> Mapping[str, list[str]]:
     """Return the columns of a CSV file with a header, as text.
 
     Raises:
         DataError: As ``read_table``; and if there is no row.
     """
-    table = read_table(path)
+    table = read_table(path, needed)
     if not table.cells:
         raise DataError(f"{path}: has no rows; give a header and at least one row.")
     return table.columns
-
-
-def require_columns(path: str | Path, found: Mapping[str, object], known: Sequence[str],
-                    optional: Sequence[str] = ()) -> None:  # fmt: skip
-    """Refuse a table that lacks a column, or has one that is not known.
-
-    Raises:
-        DataError: Names the column.
-    """
-    for name in known:
-        if name not in found:
-            raise DataError(
-                f"{path}: lacks the column '{name}'.{did_you_mean(name, found)} Found are "
-                f"{', '.join(found)}."
-            )
-    for name in found:
-        if name not in known and name not in optional:
-            raise DataError(
-                f"{path}: the column '{name}' is not known.{did_you_mean(name, known)} Known are "
-                f"{', '.join([*known, *optional])}; leave it out."
-            )
 
 
 Process = Literal["poisson", "gamma", "constant"]
@@ -321,24 +295,22 @@ class Arrivals:
         Raises:
             ConfigError: If a length is not of its form.
         """
-        gaps = self._gaps(numpy_generator(self.seed, "serving", "arrivals"))
+        generator = numpy_generator(self.seed, "serving", "arrivals")
+        if not self.rate:
+            gaps = np.zeros(self.requests)
+        elif self.process == "constant":
+            gaps = np.full(self.requests, 1 / self.rate)
+        elif self.process == "poisson":
+            gaps = generator.exponential(1 / self.rate, self.requests)
+        else:
+            shape = 1 / self.variation**2
+            gaps = generator.gamma(shape, 1 / self.rate / shape, self.requests)
         inputs, outputs = (
             lengths_of(text, self.requests, numpy_generator(self.seed, "serving", name))
             for name, text in (("inputs", self.inputs), ("outputs", self.outputs))
         )
         arrival_s = np.cumsum(gaps)
         return Requests(arrival_s - arrival_s[0], inputs, outputs)
-
-    def _gaps(self, generator: np.random.Generator) -> np.ndarray:
-        if not self.rate:
-            return np.zeros(self.requests)
-        mean = 1 / self.rate
-        if self.process == "constant":
-            return np.full(self.requests, mean)
-        if self.process == "poisson":
-            return generator.exponential(mean, self.requests)
-        shape = 1 / self.variation**2
-        return generator.gamma(shape, mean / shape, self.requests)
 
 
 def lengths_of(text: str, count: int, generator: np.random.Generator) -> np.ndarray:

@@ -244,8 +244,8 @@ def _measured_collectives(program: LoweredProgram, device: str) -> Iterator[str]
 class SimulationResult:
     """Outcome of one complete run; all times in ns (1 ns = 1 cycle of ASTRA-sim).
 
-    Nodes of ranks that behave alike are stored once; ``ticks`` has those of a rank. ``issue_ns``,
-    ``finish_ns`` and ``lane`` have those of all ranks, 17 bytes per node once they are asked for.
+    Nodes of ranks that behave alike are stored once; ``ticks`` has those of a rank. ``issue_ns``
+    and ``finish_ns`` have those of all ranks, 16 bytes per node once they are asked for.
 
     Attributes:
         program: The lowered workload.
@@ -271,18 +271,13 @@ class SimulationResult:
 
     @cached_property
     def issue_ns(self) -> np.ndarray:
-        """Tick at which each node of each rank was issued, int64; rank r owns ``rows(r)``."""
+        """Tick at which each node was issued, int64; rank r owns ``program.rows(r)``."""
         return self._of_all_ranks(self.outcome.issue_ns)
 
     @cached_property
     def finish_ns(self) -> np.ndarray:
-        """Tick at which each node of each rank ended, int64, rows as in ``issue_ns``."""
+        """Tick at which each node ended, int64, rows as in ``issue_ns``."""
         return self._of_all_ranks(self.outcome.finish_ns)
-
-    @cached_property
-    def lane(self) -> np.ndarray:
-        """Which communication stream of its rank each node took, uint8; 0 for nodes without one."""
-        return self._of_all_ranks(self.outcome.lane)
 
     def _of_all_ranks(self, stored: np.ndarray) -> np.ndarray:
         if len(stored) == self.num_nodes:
@@ -293,11 +288,6 @@ class SimulationResult:
         """Return when each node of a rank was issued and when it ended, in ns, by node id."""
         rows = self.outcome.rows(rank)
         return self.outcome.issue_ns[rows], self.outcome.finish_ns[rows]
-
-    @property
-    def events(self) -> int:
-        """Number of events that the kernel handled."""
-        return self.outcome.events
 
     @property
     def makespan_ns(self) -> int:
@@ -356,10 +346,6 @@ class SimulationResult:
         """Nodes of all ranks."""
         return int(self.program.out_ptr[-1])
 
-    def rows(self, rank: int) -> slice:
-        """Return the rows of ``rank`` in ``issue_ns``, ``finish_ns`` and ``lane``."""
-        return self.program.rows(rank)
-
     def nodes(self, rank: int) -> ClassProgram:
         """Return ids, types and costs of the nodes of ``rank``, in the order of its rows."""
         return self.program.of_rank(rank)
@@ -373,7 +359,7 @@ class SimulationResult:
             "compute": {str(r): int(t) for r, t in enumerate(self.compute_ns)},
             "ranks": self.num_ranks,
             "nodes": self.num_nodes,
-            "events": self.events,
+            "events": self.outcome.events,
             "unit": "ns",
             "notes": list(self.notes),
             "not_modeled": list(NOT_MODELED),

@@ -85,7 +85,7 @@ def finish(result: SimulationResult) -> list[int]:
 
 def ticks(result: SimulationResult, rank: int = 0) -> list[tuple[int, int]]:
     """Return issue and finish of each node of a rank."""
-    rows = result.rows(rank)
+    rows = result.program.rows(rank)
     pairs = zip(result.issue_ns[rows].tolist(), result.finish_ns[rows].tolist(), strict=True)
     return list(pairs)
 

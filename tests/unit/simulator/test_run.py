@@ -242,7 +242,7 @@ def test_a_summary_holds_plain_numbers_by_rank():
         "unit": "ns",
         "notes": [],
     }
-    assert events == result.events > 0
+    assert events == result.outcome.events > 0
 
 
 def test_rows_of_ranks_lie_end_to_end():
