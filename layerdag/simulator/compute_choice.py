@@ -70,7 +70,9 @@ def compute_model(name: str, system: SystemConfig) -> ComputeModel:
     elif word in DEVICES:
         launch = _number(word, options, "launch", 0.0)
         if "efficiency" in options:
-            model = RooflineCompute(DEVICES[word], _number(word, options, "efficiency", 1), launch)
+            model = RooflineCompute(
+                DEVICES[word], _number(word, options, "efficiency", 1.0), launch
+            )
         else:
             shares = shares_of(word)
             model = RooflineCompute(

@@ -118,20 +118,14 @@ def positions_in(known: tuple[int, ...], values: np.ndarray) -> np.ndarray:
 class KernelColumns:
     """The columns under construction, with what is needed to name a node in an error."""
 
-    def __init__(
-        self,
-        trace: Trace,
-        order: np.ndarray,
-        id_N: np.ndarray,
-        type_N: np.ndarray,
-        on_cpu_N: np.ndarray,
-    ) -> None:
-        count = len(order)
-        self.trace, self.order, self.id_N = trace, order, id_N
-        self.type_N, self.on_cpu_N = type_N, on_cpu_N
+    def __init__(self, trace: Trace) -> None:
+        count = trace.num_nodes
+        self.trace, self.order = trace, np.argsort(trace.id_N, kind="stable")
+        self.id_N, self.type_N = trace.id_N[self.order], trace.type_N[self.order]
+        self.on_cpu_N = trace.integers("is_cpu_op")[0][self.order] != 0
         self.kind_N = np.full(count, NodeKind.TIMER, dtype=np.uint8)
-        self.slot_N = _SLOT_OF_TYPE[type_N]
-        self.slot_N[on_cpu_N & (self.slot_N != Slot.NONE)] = Slot.CPU
+        self.slot_N = _SLOT_OF_TYPE[self.type_N]
+        self.slot_N[self.on_cpu_N & (self.slot_N != Slot.NONE)] = Slot.CPU
         self.cost_N = np.zeros(count, dtype=np.int64)
         self.peer_N = np.zeros(count, dtype=np.int32)
         self.tag_N = np.full(count, -1, dtype=np.int64)
@@ -330,25 +324,22 @@ class Lowering:
             raise SimulationError(f"rank {rank}: {error}") from None
 
     def _lower(self, trace: Trace) -> ClassProgram:
-        count = trace.num_nodes
-        if count == 0:
+        if trace.num_nodes == 0:
             raise SimulationError(f"{trace.source}: holds no nodes; nothing can run.")
-        order = np.argsort(trace.id_N, kind="stable")
-        id_N, type_N = trace.id_N[order], trace.type_N[order]
+        nodes = KernelColumns(trace)
+        id_N, type_N = nodes.id_N, nodes.type_N
         if (id_N[1:] == id_N[:-1]).any():
             bad = int(id_N[1:][np.argmax(id_N[1:] == id_N[:-1])])
             raise SimulationError(f"{trace.source}: node id {bad} occurs twice; make ids unique.")
-        child_ptr, child_E, indegree_N = children(trace, order, id_N)
-        on_cpu_N = trace.integers("is_cpu_op")[0][order] != 0
-        nodes = KernelColumns(trace, order, id_N, type_N, on_cpu_N)
+        child_ptr, child_E, indegree_N = children(trace, nodes.order, id_N)
         metadata = type_N == NodeType.METADATA
         if metadata.any():
             raise nodes.error(metadata, "is a METADATA node, which cannot run; convert the trace")
-        comm = communicates(type_N) & on_cpu_N
+        comm = communicates(type_N) & nodes.on_cpu_N
         if comm.any():
             raise nodes.error(comm, "is a communication node with is_cpu_op; set is_cpu_op to 0")
         if self._system.replay_only:
-            nodes.cost_N[:] = recorded_ns(trace, order)
+            nodes.cost_N[:] = recorded_ns(trace, nodes.order)
         else:
             self._lower_compute(nodes)
             self._lower_memory(nodes)
@@ -414,12 +405,18 @@ class Lowering:
         nodes.kind_N[wanted] = NodeKind.MEMORY
 
     def _lower_collectives(self, nodes: KernelColumns) -> None:
-        row_C = np.flatnonzero(nodes.type_N == NodeType.COMM_COLL)
+        wanted = nodes.type_N == NodeType.COMM_COLL
+        row_C = np.flatnonzero(wanted)
         if not row_C.size:
             return
-        wanted = nodes.type_N == NodeType.COMM_COLL
         type_C = nodes.attribute("comm_type", wanted)
-        names = _names_of_groups(nodes.trace)
+        try:
+            names = nodes.trace.texts("pg_name")[0]
+        except TraceError as error:
+            nodes.trace.texts("pg_name", numbers=True)
+            raise TraceError(
+                f"{str(error).removesuffix('.')}; 'layerdag convert' writes numbers of groups so."
+            ) from None
         position_C = nodes.order[row_C].tolist()
         group_C = np.array(
             [
@@ -459,9 +456,8 @@ class Lowering:
         Nodes are connected by the last dimension of the network.
         """
         found = np.full(len(type_C), -1, dtype=np.int64)
-        outer = [each for each in self._network.dimensions if each.npus > 1] or [
-            self._network.dimensions[-1]
-        ]
+        dimensions = self._network.dimensions
+        outer = [each for each in dimensions if each.npus > 1] or dimensions
         link = NetworkLink(outer[-1].bytes_per_ns * 1000, outer[-1].latency_ns / 1000)
         for kind, group in {*zip(type_C.tolist(), group_C.tolist(), strict=True)}:
             ranks = np.arange(self._num_ranks) if group < 0 else self._groups.members(group)
@@ -566,14 +562,3 @@ class Lowering:
                 f"rank {rank}: node {int(program.id_N[row])} is a message to itself; "
                 "give another rank."
             )
-
-
-def _names_of_groups(trace: Trace) -> list[str]:
-    """Return the group of each node; TraceError says what to do where a number names it."""
-    try:
-        return trace.texts("pg_name")[0]
-    except TraceError as error:
-        trace.texts("pg_name", numbers=True)
-        raise TraceError(
-            f"{str(error).removesuffix('.')}; 'layerdag convert' writes numbers of groups so."
-        ) from None

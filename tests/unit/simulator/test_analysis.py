@@ -102,7 +102,7 @@ def test_every_tick_counts_once_for_the_first_of_what_runs(seed):
         return
     parts = breakdown(result)
     for rank in range(result.num_ranks):
-        rows = result.rows(rank)
+        rows = result.program.rows(rank)
         columns = (result.issue_ns[rows].tolist(), result.finish_ns[rows].tolist())
         spans = list(zip(*columns, kinds(result, rank), strict=True))
         end = int(result.rank_finish_ns[rank])

@@ -51,7 +51,7 @@ def run(load: Workload, streams: int) -> SimulationResult:
 
 def rows(result: SimulationResult, rank: int = 0) -> list[tuple[int, int, int]]:
     """Return (issue, finish, stream) of the nodes of a rank."""
-    at = result.rows(rank)
+    at = result.program.rows(rank)
     columns = (result.issue_ns[at], result.finish_ns[at], result.outcome.lane[at])
     return list(zip(*(column.tolist() for column in columns), strict=True))
 

@@ -249,7 +249,11 @@ def test_rows_of_ranks_lie_end_to_end():
     result = simulate(
         workload([comp(0, 1)], [comp(0, 1), comp(5, 1)], [comp(0, 1)]), Cluster(ring(3), system())
     )
-    assert [result.rows(rank) for rank in range(3)] == [slice(0, 1), slice(1, 3), slice(3, 4)]
+    assert [result.program.rows(rank) for rank in range(3)] == [
+        slice(0, 1),
+        slice(1, 3),
+        slice(3, 4),
+    ]
     assert result.nodes(1).id_N.tolist() == [0, 5]
     assert (result.num_ranks, result.num_nodes) == (3, 4)
 
@@ -264,7 +268,7 @@ def test_totals_are_sums_over_nodes(seed):
         return  # stuck: crossing sends and collectives may wait for each other
     lasted = result.finish_ns - result.issue_ns
     for rank in range(result.num_ranks):
-        rows, trace = result.rows(rank), program.workload.traces[rank]
+        rows, trace = result.program.rows(rank), program.workload.traces[rank]
         on_cpu = trace.integers("is_cpu_op")[0] != 0
         order = np.argsort(trace.id_N)
         gpu = [
