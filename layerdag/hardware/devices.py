@@ -88,7 +88,7 @@ class Accelerator:
 
 
 _GRACE = 0.5
-"""Of a host with Grace cores beside the device: public steps of mixtures that wait for the host,
+"""Of a host with Grace cores: public steps of mixtures that wait for the host,
 other devices left out of the fit, are best with 0.4 to 0.6 (``layerdag accuracy --refit``)."""
 
 

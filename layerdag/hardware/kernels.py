@@ -294,7 +294,7 @@ class KernelTable:
     def covers(self, sizes_SA: np.ndarray) -> np.ndarray:
         """Return which sizes lie inside of the measured ones, bool (S,).
 
-        Between the last two sizes of an axis lies one doubling; farther out nothing was measured.
+        The last two sizes of an axis differ by a doubling; farther out nothing was measured.
         """
         logs_SA = np.log2(1.0 + sizes_SA.astype(np.float64))
         low, high = self.logs_SA.min(axis=0) - 1, self.logs_SA.max(axis=0) + 1
@@ -330,7 +330,7 @@ def interpolated(
 def read_kernels(device: str, kind: str, framework: str = "vllm") -> Any:
     """Return the newest table of a device as a pandas frame, with the names of ``KERNEL_AXES``.
 
-    Columns beside the sizes: kernel, precision, kv_precision, distribution, us.
+    Further columns: kernel, precision, kv_precision, distribution, us.
 
     Raises:
         ConfigError: If the package is not installed or has no such table.

@@ -1,8 +1,8 @@
 """How long an iteration of a serving engine takes: its kernels on a device, and the host.
 
-``ServingEfficiency`` has the fitted numbers: what of its data sheet a device gives to each family
-of kernels, what kernels and iterations cost beside. ``serving_shares.json`` has them by generation
-of devices and by engine, and were fitted to public measured loads.
+``ServingEfficiency`` has the fitted numbers: the shares of its data sheet that a device gives to
+each family of kernels, and further costs of kernels and iterations. ``serving_shares.json`` has
+them by generation of devices and by engine, fitted to public measured loads.
 """
 
 import json
@@ -26,13 +26,13 @@ KIN = {
     "ampere": "hopper",
     "ada": "hopper",
 }
-"""The generation that stands for one without fits of its own."""
+"""The generation whose fits one without its own takes."""
 _USUAL = "hopper"
 
 
 @dataclass(frozen=True)
 class ServingEfficiency:
-    """What of a data sheet an iteration gets, and what it pays beside.
+    """Shares of a data sheet that an iteration gets, and its further costs.
 
     Attributes:
         bf16: Share of the peak of long products in 16 bits.
@@ -47,15 +47,15 @@ class ServingEfficiency:
         cache: Share of the memory bandwidth at which cached keys and values are read.
         stream: The same of norms, activations, sums.
         link: Share of the link that sums and exchanges get.
-        sum_us: What a sum of tensor ranks costs beside, for two ranks; grows with their logarithm.
-        launch_us: What starting and ending the kernels of a layer costs.
-        launch_experts_us: What a layer with experts costs beside: routing, permutations.
-        eager_us: What a layer costs beside where prompts are in the batch, which no graph of
+        sum_us: Further time of a sum of two tensor ranks; grows with the logarithm of their number.
+        launch_us: Time to start and end the kernels of a layer.
+        launch_experts_us: Further time of a layer with experts: routing, permutations.
+        eager_us: Further time of a layer where prompts are in the batch, which no graph of
             kernels covers.
         host_us: Host time of an iteration that nothing hides.
         host_sequence_us: The same for each sequence of the batch.
         prompt_us: The same for each prompt, or chunk of one.
-        agreement_us: What data ranks need to agree on an iteration.
+        agreement_us: Time in which data ranks agree on an iteration.
         request_ms: Time of a request outside the engine: HTTP, words to tokens, first answer.
     """
 
@@ -190,8 +190,8 @@ class SharedRoofline(IterationTime):
         prompts = load.prompts.max(axis=0)
         launches = (s.launch_us + s.eager_us * (prompts > 0)) * work.shape.layers
         launches = launches + s.launch_experts_us * work.mixtures
-        beside = (launches + host_us(s, work, load)) * 1e-6
-        return np.max(local, axis=0) + together + beside
+        further = (launches + host_us(s, work, load)) * 1e-6
+        return np.max(local, axis=0) + together + further
 
     def _time(self, kernel: Kernel) -> np.ndarray:
         s, sheet = self._shares, self._sheet

@@ -57,7 +57,7 @@ class LayerProfile(IterationTime):
 
     Args:
         folder: Of the CSV files, those of the tensor degree of the plan.
-        work: Model and plan; tells how many layers of each kind there are.
+        work: Model and plan; they say how many layers of each kind there are.
         shares: What the host adds.
         device: Data sheet of the device whose collectives are used, where ranks exchange anything.
 

@@ -54,7 +54,7 @@ class ServingSettings:
         routing: least-loaded, round-robin or prefix.
         concurrency: Most requests at a time, of which each waits for another; 0 for no limit.
         transfer_gb_per_s: Rate at which a cache goes from prefill to decode.
-        transfer_ms: What such a transfer costs beside.
+        transfer_ms: Latency of such a transfer.
         host_us: Host time of an iteration, in place of the fitted one; negative for that.
 
     Raises:

@@ -448,7 +448,7 @@ def write_memory(found: RankMemory, prefix: str) -> Path:
     """Write ``PREFIX.<rank>.json``, for Perfetto.
 
     Raises:
-        UsageError: If another file lies there.
+        UsageError: If there is another file.
     """
     path = Path(f"{prefix}.{found.rank}.json")
     if path.exists() and '"traceEvents"' not in path.read_text(errors="replace")[:100]:

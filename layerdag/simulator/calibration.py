@@ -148,7 +148,7 @@ class CalibratedMachine:
         cores: Cores of the one host that all ranks share, so that more ranks than cores take
             turns: compute and communication then last ranks / cores times as long. None where
             each rank has a device of its own.
-        alone: How far predictions of runs of one rank were off; None of too few runs to tell.
+        alone: How far predictions of runs of one rank were off; None if there were too few.
         together: The same for runs of several ranks.
     """
 
@@ -229,7 +229,7 @@ def machine_document(machine: CalibratedMachine) -> dict[str, object]:
 
 
 def require_replaceable_machine(path: str | Path) -> None:
-    """Raise UsageError if something lies at ``path`` that ``write_machine`` did not write."""
+    """Raise UsageError if there is something at ``path`` that ``write_machine`` did not write."""
     if not Path(path).exists():
         return
     try:

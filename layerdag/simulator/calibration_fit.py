@@ -213,7 +213,7 @@ def calibrate(
 ) -> CalibratedMachine:
     """Fit a machine to measured steps.
 
-    Without ``device``, rates of each operator are fitted to the runs of one rank, which then tell
+    Without ``device``, rates of each operator are fitted to the runs of one rank, which then define
     what a rank computes; with it, the share of its data-sheet rates that all runs reached. Without
     ``link``, latency and bandwidth are fitted to the runs of several ranks, by simulation. All
     errors are those of logarithms, and the largest count less.

@@ -62,7 +62,7 @@ _IMPLEMENTATIONS = {
 
 
 def parse_implementation(name: str) -> Implementation:
-    """Return the implementation that ``name`` stands for, such as "ring" or "direct4".
+    """Return the implementation of a name, such as "ring" or "direct4".
 
     Raises:
         ConfigError: If there is no such algorithm.
@@ -169,7 +169,7 @@ class GroupIndex:
     def lines(self, group: int, sizes: tuple[int, ...]) -> tuple["RankStride", ...] | None:
         """Return the line that ``group`` fills in each dimension, None if it is no grid of lines.
 
-        The group holds every rank whose place in each dimension lies on the line there, such as
+        The group holds every rank whose place in each dimension is on the line there, such as
         every second rank of the first node, of all nodes. ``sizes`` are the ranks of each dimension
         of the network, dimension 0 varying fastest.
         """
@@ -178,7 +178,7 @@ class GroupIndex:
         for size in sizes:
             position = np.unique(member % size)
             step = int(position[1] - position[0]) if len(position) > 1 else 1
-            # Every rank must be able to tell its place on the line from its number. The kernel
+            # Every rank must be able to compute its place on the line. The kernel
             # takes rank / stride modulo members, which holds where lines of this kind tile the
             # dimension.
             count = len(position)

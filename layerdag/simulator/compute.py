@@ -17,7 +17,7 @@ from layerdag.simulator.config import MAX_TIME_NS, SystemConfig
 from layerdag.traces.trace import Trace
 
 SKIPPED = -1
-"""Duration that stands for "the node is skipped": it ends at once, without taking its slot."""
+"""Duration of a node that is skipped: it ends at once, without taking its slot."""
 
 
 class ComputeModel(ABC):

@@ -222,7 +222,7 @@ class SystemConfig:
     def uniform(cls, algorithm: str = "ring", dimensions: int = 1) -> "SystemConfig":
         """Return a system that uses one algorithm for every collective, uncut, in each dimension.
 
-        Halving-doubling and the double binary tree have no all-to-all; direct stands in there.
+        Halving-doubling and the double binary tree have no all-to-all; direct replaces them there.
         """
         names = (algorithm,) * dimensions
         exchange = names if algorithm.startswith(("ring", "direct", "oneRing")) else ("direct",)

@@ -69,10 +69,10 @@ class _Output(ctypes.Structure):
 
 @dataclass(frozen=True, eq=False)
 class KernelOutput:
-    """What the kernel found; -1 stands for "did not happen".
+    """Outcome of the kernel; -1 means "did not happen".
 
     Attributes:
-        ranks: The ranks that were run (K), and which of them stands for each rank.
+        ranks: The ranks that were run (K), and which of them represents each rank.
         ptr_K1: int64; rows of rank ``ranks.rank_K[k]`` are ``ptr_K1[k]:ptr_K1[k+1]``. If every rank
             was run, this is ``LoweredProgram.out_ptr``.
         issue_ns: int64 per node of every rank that was run.
@@ -103,7 +103,7 @@ class KernelOutput:
         return bool((self.finish_ns >= 0).all()) and not len(self.unmatched)
 
     def rows(self, rank: int) -> slice:
-        """Return the rows of the rank that stands for ``rank``."""
+        """Return the rows of the representative of ``rank``."""
         at = int(self.ranks.of_rank[rank])
         return slice(int(self.ptr_K1[at]), int(self.ptr_K1[at + 1]))
 
@@ -138,11 +138,11 @@ def run_event_loop(program: LoweredProgram) -> KernelOutput:
 
 
 def run_representatives(program: LoweredProgram) -> KernelOutput | None:
-    """Run one rank for all that behave alike, collectives solved; None if this is not to be had.
+    """Run one rank for all that behave alike, collectives solved; None where that is impossible.
 
-    That is where links are shared, whose occupants are not told apart by classes of ranks, where
-    hardly any ranks are alike, where solving is not exact, and where not all runs to its end, so
-    that it has to be told which rank waits for what.
+    It is where links are shared, whose occupants classes of ranks do not distinguish, where hardly
+    any ranks are alike, where solving is not exact, and where not every node runs to its end, so
+    that a message has to say which rank waits for what.
 
     Raises:
         SimulationError: If memory runs out.

@@ -63,7 +63,7 @@ class CollectiveCurve:
         x = np.log2(sizes.astype(np.float64))
         y = np.array([np.median(np.log(us_S[bytes_S == size])) for size in sizes.tolist()])
         if len(x) > _MAX_SIZES:
-            # Of many sizes neighbors stand for each other, so that no outlier becomes a knot.
+            # Of many sizes neighbors are pooled, so that no outlier becomes a knot.
             parts = np.array_split(np.arange(len(x)), _MAX_SIZES)
             x, y = (np.array([np.median(column[part]) for part in parts]) for column in (x, y))
         chosen = sorted({0, len(x) - 1})

@@ -19,7 +19,7 @@ from layerdag.traces.trace import AttributeTable, NodeType, Ragged, Trace, Wire,
 HOST_CALLS = "host_calls"
 """Attribute of imported nodes: operators and autograd functions that the host entered for it."""
 _USUAL_CALLS = 10
-"""Calls of an operator whose trace does not tell (an average of 73 traces of training)."""
+"""Calls of an operator whose trace states none (an average of 73 traces of training)."""
 HOST_CHOICES = ("model", "measured", "none")
 
 
@@ -47,7 +47,7 @@ class HostCosts:
 
 
 def knows_calls(workload: Workload) -> bool:
-    """Return whether the traces tell what the host did, as imported host traces do."""
+    """Return whether the traces say what the host did, as imported host traces do."""
     return any(trace.integers(HOST_CALLS)[1].any() for trace in workload.traces)
 
 
@@ -114,7 +114,7 @@ def replayed_step_us(workload: Workload) -> int | None:
     """Return how long the longest rank's step of an imported profile lasts, in microseconds.
 
     That is its longest path with the gaps between the calls of the host; None where no node on the
-    processor tells when it started.
+    processor states when it started.
     """
     traces = {id(trace): trace for trace in workload.traces}.values()
     told = [trace for trace in traces if (_on_cpu(trace) & trace.integers("start_ns")[1]).any()]

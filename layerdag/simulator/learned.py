@@ -210,7 +210,7 @@ class OperatorTrees:
     logarithm, so that a few operators that were interrupted do not count.
 
     Attributes:
-        typical: Typical logarithm of microseconds by operator; "" stands for all others.
+        typical: Typical logarithm of microseconds by operator; "" is for all others.
         start: Prediction before the first tree.
         depth: Steps from a root to the deepest leaf.
         arrays_TM: "feature" (column that a node splits on), "threshold" (at most this goes left),
@@ -325,7 +325,7 @@ def _typical(names: Sequence[str], log_S: np.ndarray) -> dict[str, float]:
 def _tree_features(
     names: Sequence[str], costs_SC: np.ndarray, typical: Mapping[str, float]
 ) -> np.ndarray:
-    """Return the typical time of each operator beside its costs, float32 as the trees saw them."""
+    """Return typical times and costs of operators, float32 as the trees saw them."""
     usual_S = np.array([typical.get(name, typical[""]) for name in names], dtype=float)
     return np.column_stack([usual_S, costs_SC]).astype(np.float32)
 

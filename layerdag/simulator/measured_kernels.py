@@ -32,7 +32,7 @@ _WITH_KNOWN_STATISTICS = "batch_norm_inference"
 """Batch normalization of a step without backward pass: element by element, not by channels."""
 
 _OF_JOBS = frozenset(("mm", "attention"))
-"""Operators (``op_type``) of ``layerdag workload`` whose families are not told by their names."""
+"""Operators (``op_type``) of ``layerdag workload`` whose names do not say their families."""
 _BACKWARD = re.compile(r"\.B\d+$")
 """End of the names of those of a backward pass; "again" follows where they are forward ones."""
 _INTENSE = 30.0
@@ -291,7 +291,7 @@ class KernelTimes:
         """The sum, and bounds that hold it nine times in ten.
 
         The nodes of one fit are off together, different fits by themselves: the spreads of fits
-        add up in squares, each weighted by the time that it stands for.
+        add up in squares, each weighted by its time.
         """
         busy = float(self.us_M.sum())
         if not busy:

@@ -47,7 +47,7 @@ class ProgramCache:
     def find(self, trace: Trace, rank: int) -> tuple[int, tuple[int, ...]] | None:
         """Return the class of a rank with its groups and peers, None if it is like no other.
 
-        A rank that could not run its trace is like no other, so that lowering it tells why.
+        A rank that could not run its trace is like no other, so that lowering it raises the error.
         """
         similar = self._known.get(_columns(trace), [])
         for place, known in enumerate(similar):
@@ -104,7 +104,7 @@ class ProgramCache:
         return inside_K & np.array(shaped_U)[at_K]
 
     def _groups_of(self, known: "_Class", trace: Trace, rank: int) -> tuple[int, ...] | None:
-        """Return the groups that stand for those of the class, None if they are not alike."""
+        """Return the groups in place of those of the class, None if they are not alike."""
         index = self._groups
         own = index.of_rank[index.rank_ptr[rank] : index.rank_ptr[rank + 1]].tolist()
         stands_for: dict[int, int] = {}
@@ -210,7 +210,7 @@ class _Class:
         return not differs_A.any()
 
     def peers_of(self, trace: Trace, rank: int, num_ranks: int) -> tuple[int, ...] | None:
-        """Return the ranks that stand for the peers of the class, None if they are not alike."""
+        """Return the ranks in place of the peers of the class, None if they are not alike."""
         if not self.row_E.size:
             return ()
         value_E = trace.attributes.word_A[self.row_E].view(np.int64)
@@ -238,7 +238,7 @@ class LoweredProgram:
     Attributes:
         classes: One entry for ranks that differ in groups and peers only.
         class_of_rank: int32 (R,).
-        role_ptr: int64 (R+1,); what stands for groups and peers of its class on rank r is
+        role_ptr: int64 (R+1,); rank r has in place of groups and peers of its class
             ``role[role_ptr[r]:role_ptr[r+1]]``, see ``for_rank``.
         role: int32.
         out_ptr: int64 (R+1,); outcomes of rank r are rows ``out_ptr[r]:out_ptr[r+1]``.

@@ -1,4 +1,4 @@
-"""Ranks that behave alike: which they are, and one of them that stands for all.
+"""Ranks that behave alike: which they are, and a representative of them.
 
 Where links are not shared and collectives are solved (native/sim/solve.c), a rank's ticks follow
 from its own nodes, from the ticks at which messages of its peers arrive, and from the ends of the
@@ -48,8 +48,8 @@ class Representatives:
 
     Attributes:
         rank_K: int32, the ranks, ascending.
-        of_rank: int32 (R,), place in ``rank_K`` of the rank that stands for each rank.
-        of_group: int32 (G,), the group that stands for each group.
+        of_rank: int32 (R,), place in ``rank_K`` of the representative of each rank.
+        of_group: int32 (G,), the representative of each group.
         sender: int32, as ``LoweredProgram.role``: by what rank the representative of a peer knows
             the rank; anything where the role is that of a group.
     """
@@ -68,7 +68,7 @@ def all_ranks(program: LoweredProgram) -> Representatives:
 
 
 def representatives(program: LoweredProgram, apart: frozenset[PhaseKind]) -> Representatives | None:
-    """Return ranks that stand for all others, None where not half of the ranks can be left out.
+    """Return ranks that represent all others, None where not half of the ranks can be left out.
 
     Ranks in different places of the phases ``apart`` are no representatives for each other.
     """

@@ -177,7 +177,7 @@ def _notes(program: LoweredProgram, compute: ComputeModel) -> Iterator[str]:
 
 
 def _flat_groups(program: LoweredProgram) -> Iterator[str]:
-    """Yield a sentence on collectives that run as flat rings beside a slower dimension."""
+    """Yield a sentence on flat rings that span a slower dimension than they are charged to."""
     network = program.cluster.network
     speeds = [dimension.bytes_per_ns for dimension in network.dimensions]
     if len(speeds) == 1:

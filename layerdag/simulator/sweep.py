@@ -43,8 +43,8 @@ class Journal(Generic[R]):
 
     Args:
         path: Made with its folder when the first row comes.
-        kind: Frozen dataclass of a row. Its first field tells a journal from another file, its
-            field ``key`` is a hash of all that determines the row.
+        kind: Frozen dataclass of a row. Its first field distinguishes a journal from other files;
+            its field ``key`` is a hash of all that determines the row.
     """
 
     def __init__(self, path: str | Path, kind: type[R]) -> None:
@@ -142,7 +142,7 @@ class SweepPoint:
 
 
 _Stamps = tuple[tuple[Path, int, int], ...]
-"""Files with times of change, ns, and sizes: what tells whether one is as it was."""
+"""Files with times of change in ns and sizes, which show whether one was changed."""
 
 
 def _stamped(prefix: str) -> _Stamps:
