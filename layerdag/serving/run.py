@@ -193,7 +193,7 @@ class ServingRun:
 
 
 @final
-class Cluster:
+class ServingCluster:
     """Instances that prefill and decode, or do both.
 
     Args:

@@ -87,10 +87,17 @@ class ServingSettings:
     host_us: float = -1.0
 
     def __post_init__(self) -> None:
-        for name in ("replicas", "max_sequences", "max_tokens", "block_tokens"):
-            _require_whole(name, getattr(self, name), 1)
-        for name in ("prefill_replicas", "prefill_tensor", "kv_blocks", "concurrency"):
-            _require_whole(name, getattr(self, name), 0)
+        for least, names in (
+            (1, ("replicas", "max_sequences", "max_tokens", "block_tokens")),
+            (0, ("prefill_replicas", "prefill_tensor", "kv_blocks", "concurrency")),
+        ):
+            for name in names:
+                value = getattr(self, name)
+                if type(value) is not int or value < least:
+                    raise ConfigError(
+                        f"serving: {name} is {value!r}; it must be a whole number of at least "
+                        f"{least}."
+                    )
         if not 0 < self.memory_share <= 1:
             raise ConfigError(
                 f"serving: memory_share is {self.memory_share}; give a share above 0, at most 1."
@@ -117,13 +124,6 @@ class ServingSettings:
         """Devices of all instances."""
         prefill = (self.prefill_tensor or self.tensor) * self.prefill_replicas
         return self.data * (self.tensor * self.replicas + prefill)
-
-
-def _require_whole(name: str, value: object, least: int) -> None:
-    if type(value) is not int or value < least:
-        raise ConfigError(
-            f"serving: {name} is {value!r}; it must be a whole number of at least {least}."
-        )
 
 
 @dataclass(frozen=True)

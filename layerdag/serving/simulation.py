@@ -9,7 +9,7 @@ from layerdag.runtime.notes import Note
 from layerdag.runtime.settings import did_you_mean
 from layerdag.serving.requests import Arrivals, Requests, read_requests
 from layerdag.serving.result import ServiceLimits, ServingResult
-from layerdag.serving.run import Cluster, Transfer
+from layerdag.serving.run import ServingCluster, Transfer
 from layerdag.serving.settings import Machine, ServingSettings, instance_group
 from layerdag.workloads.transformer.hugging_face import model as named_model
 from layerdag.workloads.transformer.shapes import ModelShape
@@ -71,7 +71,7 @@ def simulate_serving(
             chosen.transfer_gb_per_s * 1e9,
             chosen.transfer_ms * 1e-3,
         )
-    cluster = Cluster(
+    cluster = ServingCluster(
         requests, decode, prefill, transfer, chosen.routing, chosen.concurrency, request_s
     )
     told = list(machine.notes(chosen))

@@ -11,7 +11,7 @@ from layerdag.serving import run as engine
 from layerdag.serving.iteration_time import IterationTime
 from layerdag.serving.iteration_work import BatchLoad
 from layerdag.serving.requests import Requests
-from layerdag.serving.run import Cluster, InstanceGroup, ServingRun, Transfer
+from layerdag.serving.run import InstanceGroup, ServingCluster, ServingRun, Transfer
 from layerdag.serving.scheduler import Limits
 
 
@@ -73,7 +73,7 @@ def test_every_request_is_answered_whole_whatever_the_limits(
 ):
     requests = asked(30, 50.0, seed)
     limits = {"sequences": sequences, "tokens": tokens, "chunked": chunked, "mixed": mixed}
-    run = Cluster(requests, instance_group(blocks, 1, ranks, **limits)).run()
+    run = ServingCluster(requests, instance_group(blocks, 1, ranks, **limits)).run()
     require_laws(run)
     prompts, decodes = totals(run)
     # A prompt that ends draws one token, a decode another one; what was pre-empted is drawn once.
@@ -89,7 +89,7 @@ def test_every_request_is_answered_whole_whatever_the_limits(
 def test_iterations_timed_at_once_are_those_timed_one_by_one(seed, blocks, concurrency):
     requests = asked(25, 20.0, seed)
     cluster = [
-        Cluster(
+        ServingCluster(
             requests, instance_group(blocks, 2, sequences=8, tokens=100), concurrency=concurrency
         )
         for _ in range(2)
@@ -105,7 +105,7 @@ def test_iterations_timed_at_once_are_those_timed_one_by_one(seed, blocks, concu
 
 def test_a_request_alone_takes_its_chunks_and_then_a_step_for_each_token():
     requests = Requests(np.array([2.0]), np.array([250]), np.array([31]))
-    run = Cluster(requests, instance_group(tokens=100, sequences=4)).run()
+    run = ServingCluster(requests, instance_group(tokens=100, sequences=4)).run()
     chunks = 3 * 1e-3 + 250 * 10e-6
     steps = sum(1e-3 + 100e-6 + (250 + done) * 1e-6 for done in range(1, 31))
     assert run.first_token_s[0] == pytest.approx(2 + chunks)
@@ -115,13 +115,15 @@ def test_a_request_alone_takes_its_chunks_and_then_a_step_for_each_token():
 def test_the_rate_of_a_full_engine_does_not_depend_on_arrivals():
     ends = []
     for rate in (500.0, 5000.0):
-        run = Cluster(asked(2000, rate), instance_group(sequences=16)).run()
+        run = ServingCluster(asked(2000, rate), instance_group(sequences=16)).run()
         ends.append(float(run.finish_s.max()))
     assert ends[0] == pytest.approx(ends[1], rel=0.01)
 
 
 def test_replicas_share_the_work():
-    one, two = (Cluster(asked(400, 5000.0), instance_group(instances=n)).run() for n in (1, 2))
+    one, two = (
+        ServingCluster(asked(400, 5000.0), instance_group(instances=n)).run() for n in (1, 2)
+    )
     require_laws(two)
     assert two.finish_s.max() < 0.75 * one.finish_s.max()
     assert 150 < (two.instance == 0).sum() < 250
@@ -131,16 +133,16 @@ def test_equal_prefixes_are_computed_once_while_the_cache_holds_them():
     hashes = [[1, 2], [1, 2], [1, 3], [1, 2]]
     far = np.array([0.0, 10.0, 20.0, 30.0])
     requests = Requests(far, np.full(4, 40), np.full(4, 5), hashes, hash_tokens=16)
-    run = Cluster(requests, instance_group()).run()
+    run = ServingCluster(requests, instance_group()).run()
     # The second finds both parts, the third the first one, the fourth both.
     assert run.reused_tokens == 32 + 16 + 32
     assert totals(run)[0] == 4 * 40 - run.reused_tokens
-    tight = Cluster(requests, instance_group(blocks=3)).run()
+    tight = ServingCluster(requests, instance_group(blocks=3)).run()
     require_laws(tight)
     assert tight.reused_tokens < run.reused_tokens
     whole = replace(requests, input_tokens=np.full(4, 32))
     # A prompt that is known whole still computes a part: its last token draws the answer's first.
-    assert Cluster(whole, instance_group()).run().reused_tokens == 16 * 3
+    assert ServingCluster(whole, instance_group()).run().reused_tokens == 16 * 3
 
 
 @given(seed=st.integers(0, 10**6), blocks=st.integers(26, 120))
@@ -153,7 +155,7 @@ def test_shared_parts_are_never_lost_or_counted_twice(seed, blocks):
     ]
     hashes = [[hash(tuple(part[: at + 1])) for at in range(len(part))] for part in hashes]
     shared = replace(requests, hashes=hashes, hash_tokens=16)
-    cluster = Cluster(shared, instance_group(blocks, 2, tokens=300), routing="prefix")
+    cluster = ServingCluster(shared, instance_group(blocks, 2, tokens=300), routing="prefix")
     require_laws(cluster.run())
     for instance in cluster._all:
         assert instance.ranks[0].cache.held == 0
@@ -163,7 +165,7 @@ def test_shared_parts_are_never_lost_or_counted_twice(seed, blocks):
 def test_a_cache_that_is_sent_comes_later_by_its_transfer():
     requests = asked(100, 20.0)
     sent = Transfer(token_bytes=1e6, bytes_per_s=1e9, latency_s=0.5)
-    run = Cluster(requests, instance_group(instances=2), instance_group(), sent).run()
+    run = ServingCluster(requests, instance_group(instances=2), instance_group(), sent).run()
     require_laws(run)
     more = requests.output_tokens > 1
     waited = run.finish_s - run.first_token_s
@@ -179,7 +181,7 @@ def test_a_cache_that_is_sent_comes_later_by_its_transfer():
 
 def test_so_many_requests_run_at_a_time_as_are_let_in():
     requests = replace(asked(200, 1e6), arrival_s=np.zeros(200))
-    run = Cluster(requests, instance_group(instances=2), concurrency=7).run()
+    run = ServingCluster(requests, instance_group(instances=2), concurrency=7).run()
     require_laws(run)
     came = np.concatenate([run.requests.arrival_s, run.finish_s])
     step = np.concatenate([np.ones(200), -np.ones(200)])
@@ -189,6 +191,6 @@ def test_so_many_requests_run_at_a_time_as_are_let_in():
 
 def test_what_fits_in_no_cache_is_refused():
     requests = Requests(np.zeros(2), np.array([500, 20]), np.array([5, 5]))
-    run = Cluster(requests, instance_group(blocks=26)).run()
+    run = ServingCluster(requests, instance_group(blocks=26)).run()
     assert run.refused.tolist() == [True, False]
     assert np.isfinite(run.finish_s).tolist() == [False, True]
