@@ -13,20 +13,18 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import yaml
 
 from layerdag.errors import ConfigError, UsageError, WrongNameError
 from layerdag.hardware.collectives import COLLECTIVES
-from layerdag.runtime.json_shape import found_value, parse_json
+from layerdag.runtime.json_shape import found_value, from_json, parse_json
 from layerdag.runtime.reading import read_whole
 from layerdag.runtime.settings import MAX_CONFIG_BYTES, did_you_mean, load_yaml_texts, shorten
 from layerdag.simulator.collectives import parse_implementation
 from layerdag.simulator.compute import ComputeModel
 from layerdag.simulator.config import (
-    OPTIMIZATIONS,
-    POLICIES,
     Dimension,
     GroupCollectives,
     MemoryConfig,
@@ -40,6 +38,7 @@ from layerdag.simulator.config import (
 )
 from layerdag.simulator.fitted_collectives import fitted_devices
 
+C = TypeVar("C")
 SMALL = "small"
 """Name of the described cluster."""
 SIMULATED = "simulated"
@@ -248,103 +247,8 @@ class Cluster:
         return self.network.num_npus
 
 
-_INFRAGRAPH = {"devices", "instances", "edges"}
 _DOUBLE = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[ \t]*", re.ASCII)
 _INTEGER = re.compile(r"([+-]?)(0[xX][0-9a-fA-F]+|\d+)[ \t]*", re.ASCII)
-
-
-class Section:
-    """The keys of one file with their values."""
-
-    def __init__(self, values: Any, known: Collection[str]) -> None:
-        if not isinstance(values, dict):
-            raise ConfigError("holds no mapping of keys to values; write one.")
-        self._values: Mapping[str, Any] = values
-        described = values.get("infrastructure", values)
-        if isinstance(described, dict) and described.keys() >= _INFRAGRAPH:
-            raise ConfigError(
-                "is an InfraGraph (devices, instances and edges of a network), which is not read; "
-                "write ASTRA-sim's network.yml, with topology, npus_count, bandwidth and latency "
-                "of each dimension, and its system.json."
-            )
-        for key in values:
-            if key not in known:
-                raise ConfigError(
-                    f"unknown key '{key}'.{did_you_mean(key, known)} Known are "
-                    f"{', '.join(sorted(known))}."
-                )
-
-    def has(self, key: str) -> bool:
-        """Return whether ``key`` is given."""
-        return key in self._values
-
-    def required(self, key: str, why: str) -> Any:
-        """Return a value that must be given."""
-        if key not in self._values:
-            raise ConfigError(f"key '{key}' is missing; {why}.")
-        return self._values[key]
-
-    def _value(self, key: str, default: object, fits: Callable[[Any], bool], wanted: str) -> Any:
-        value = self._values.get(key, default)
-        if not fits(value):
-            raise ConfigError(f"'{key}' is {found_value(value)}; write {wanted}.")
-        return value
-
-    def number(self, key: str, default: int | float | None = None) -> float:
-        """Return a number of a JSON file."""
-        value = self._value(
-            key,
-            default,
-            lambda v: isinstance(v, int | float) and not isinstance(v, bool),
-            "a number",
-        )
-        try:
-            return float(value)
-        except OverflowError:
-            raise ConfigError(f"'{key}' is too large for a number.") from None
-
-    def optional_number(self, key: str) -> float | None:
-        """Return a number of a JSON file, None where it is not given."""
-        return self.number(key) if self.has(key) else None
-
-    def integer(self, key: str, default: int | None = None) -> int:
-        """Return a whole number of a JSON file."""
-        value = self.number(key, default)
-        if not value.is_integer():  # refuses NaN and infinity too
-            raise ConfigError(f"'{key}' is {value!r}; write a whole number.")
-        return int(value)
-
-    def flag(self, key: str) -> bool:
-        """Return a flag, 0 or 1; the reference takes any JSON boolean, also false, for 1."""
-        value = self._value(key, 0, lambda v: isinstance(v, bool) or v in (0, 1), "0 or 1")
-        if isinstance(value, bool):
-            raise ConfigError(
-                f"'{key}' is {found_value(value)}, which ASTRA-sim takes for 1; write 0 or 1."
-            )
-        return bool(value)
-
-    def word(self, key: str, default: str | None, known: tuple[str, ...]) -> str:
-        """Return one of a few words."""
-        return self._value(key, default, known.__contains__, f"one of {', '.join(known)}")
-
-    def text(self, key: str, default: str) -> str:
-        """Return a text of a JSON file."""
-        return self._value(key, default, lambda v: isinstance(v, str) and v != "", "a text")
-
-    def texts(self, key: str) -> tuple[str, ...]:
-        """Return a list of words."""
-        return tuple(self._value(key, [], _are_texts, "a list of names"))
-
-    def column(self, key: str) -> list[str]:
-        """Return a list of ``network.yml``, one text for each dimension."""
-        value = self.required(key, "give one entry for each dimension, e.g. [ 8 ]")
-        if not _are_texts(value):
-            raise ConfigError(f"'{key}' is no list with one entry for each dimension; write one.")
-        return value
-
-
-def _are_texts(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
 def yaml_number(key: str, text: str) -> float:
@@ -368,6 +272,22 @@ def yaml_integer(key: str, text: str) -> int:
 _IMPLEMENTATIONS = {
     f"{row.name.replace('_', '-')}-implementation": row.name for row in COLLECTIVES if row.simulated
 }
+_SYSTEM = {
+    "preferred-dataset-splits": "preferred_dataset_splits",
+    "collective-optimization": "collective_optimization",
+    "endpoint-delay": "endpoint_delay_ns",
+    "active-chunks-per-dimension": "active_chunks_per_dimension",
+    "scheduling-policy": "scheduling_policy",
+    "local-mem-bw": "local_mem_bw_gb",
+    "peak-perf": "peak_perf_tflops",
+    "roofline-enabled": "roofline_enabled",
+    "replay-only": "replay_only",
+    "storage-bw": "storage_bw_gb",
+    "track-local-mem": "track_local_mem",
+    "local-mem-trace-filename": "local_mem_trace",
+    **_IMPLEMENTATIONS,
+}
+"""Keys of ``system.json`` and the fields that they fill."""
 
 _UNREAD = (
     *("boost-mode", "intra-dimension-scheduling", "inter-dimension-scheduling", "trace-enabled"),
@@ -381,28 +301,67 @@ _SHARED_BUS = "model-shared-bus"
 _CUSTOM = ("per-node-custom-implementation", *(f"{name}-custom" for name in _IMPLEMENTATIONS))
 """Keys that name traces of custom collectives, which are not modeled."""
 
-_SYSTEM_KEYS = (
-    *("scheduling-policy", "collective-optimization", "endpoint-delay", "preferred-dataset-splits"),
-    *("active-chunks-per-dimension", "local-mem-bw", "peak-perf", "roofline-enabled"),
-    *("replay-only", "storage-bw", "track-local-mem", "local-mem-trace-filename"),
-    *(*_IMPLEMENTATIONS, *_UNREAD, _SHARED_BUS, *_CUSTOM),
-)
 _NETWORK_KEYS = ("topology", "npus_count", "bandwidth", "latency")
-_MEMORY_KEYS = (
-    *("memory-type", "remote-mem-latency", "remote-mem-bw", "num-nodes", "num-npus-per-node"),
-)
+_MEMORY = {
+    "memory-type": "kind",
+    "remote-mem-latency": "latency_ns",
+    "remote-mem-bw": "bandwidth_bytes_per_ns",
+    "num-npus-per-node": "npus_per_node",
+    "num-nodes": "num_nodes",
+}
+"""Keys of the remote memory's file and the fields that they fill."""
 
 
 @contextmanager
 def _file(
     path: str | Path, parser: Callable[[str], Any], language: str, known: Collection[str]
-) -> Iterator[Section]:
-    """Yield the keys of a file; errors about them name it."""
+) -> Iterator[dict[str, Any]]:
+    """Yield the values of a file by key; errors about them name it."""
     data = read_whole(path, MAX_CONFIG_BYTES, ConfigError)
     try:
-        yield Section(_parsed(data, parser, language), known)
+        values = _parsed(data, parser, language)
+        if not isinstance(values, dict):
+            raise ConfigError("holds no mapping of keys to values; write one.")
+        described = values.get("infrastructure", values)
+        if isinstance(described, dict) and described.keys() >= {"devices", "instances", "edges"}:
+            raise ConfigError(
+                "is an InfraGraph (devices, instances and edges of a network), which is not read; "
+                "write ASTRA-sim's network.yml, with topology, npus_count, bandwidth and latency "
+                "of each dimension, and its system.json."
+            )
+        for key in values:
+            if key not in known:
+                raise ConfigError(
+                    f"unknown key '{key}'.{did_you_mean(key, known)} Known are "
+                    f"{', '.join(sorted(known))}."
+                )
+        yield values
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
+
+
+def _require(values: Mapping[str, Any], why: Mapping[str, str]) -> None:
+    """Raise ConfigError about the first key that is missing, and why it is needed."""
+    for key, reason in why.items():
+        if key not in values:
+            raise ConfigError(f"key '{key}' is missing; {reason}.")
+
+
+def _filled(cls: type[C], values: Mapping[str, Any], keys: Mapping[str, str]) -> C:
+    """Return a dataclass whose fields the keys of a file fill."""
+    found = {}
+    for key, attribute in keys.items():
+        if key in values:
+            value = values[key]
+            whole = isinstance(value, float) and value.is_integer()
+            found[attribute] = int(value) if whole else value
+    try:
+        return from_json(cls, found)
+    except ValueError as error:
+        text = str(error)
+        for key, attribute in keys.items():
+            text = text.replace(f"'{attribute}", f"'{key}")
+        raise ConfigError(f"{text}.") from None
 
 
 def read_system(path: str | Path) -> SystemConfig:
@@ -412,58 +371,42 @@ def read_system(path: str | Path) -> SystemConfig:
         ConfigError: If the file is missing or no JSON, a key is unknown, a value is out of bounds,
             or a key is missing for which the reference has no usable default.
     """
-    with _file(path, parse_json, "JSON", _SYSTEM_KEYS) as section:
-        _refuse_unsupported(section)
-        section.required(
-            "preferred-dataset-splits", "the reference crashes without it, write e.g. 4"
+    known = (*_SYSTEM, *_UNREAD, _SHARED_BUS, *_CUSTOM)
+    with _file(path, parse_json, "JSON", known) as values:
+        if values.get(_SHARED_BUS, 0) != 0:
+            raise ConfigError(
+                f"'{_SHARED_BUS}' is not modeled; set it to 0, or run your own ASTRA-sim with "
+                "--backend astra-sim."
+            )
+        for key in _CUSTOM:
+            if values.get(key, "") not in ([], ""):
+                own = key.removesuffix("-custom")
+                raise ConfigError(
+                    f"'{key}' names custom collectives, which are not modeled; name algorithms "
+                    f"under '{own if own != key else '*-implementation'}', e.g. [\"ring\"], or run "
+                    "your own ASTRA-sim with --backend astra-sim."
+                )
+        _require(
+            values,
+            {
+                "preferred-dataset-splits": "the reference crashes without it, write e.g. 4",
+                "collective-optimization": "the reference has no default; write 'localBWAware'",
+            },
         )
-        section.required(
-            "collective-optimization", "the reference has no default; write 'localBWAware'"
-        )
-        lists: dict[str, Any] = {
-            attribute: section.texts(key) for key, attribute in _IMPLEMENTATIONS.items()
-        }
-        found = SystemConfig(
-            preferred_dataset_splits=section.integer("preferred-dataset-splits"),
-            collective_optimization=section.word("collective-optimization", None, OPTIMIZATIONS),
-            endpoint_delay_ns=(
-                section.integer("endpoint-delay") if section.has("endpoint-delay") else None
-            ),
-            active_chunks_per_dimension=section.integer("active-chunks-per-dimension", 1),
-            scheduling_policy=section.word("scheduling-policy", "LIFO", POLICIES),
-            local_mem_bw_gb=section.optional_number("local-mem-bw"),
-            peak_perf_tflops=section.optional_number("peak-perf"),
-            roofline_enabled=section.flag("roofline-enabled"),
-            replay_only=section.flag("replay-only"),
-            storage_bw_gb=section.optional_number("storage-bw"),
-            track_local_mem=section.flag("track-local-mem"),
-            local_mem_trace=section.text("local-mem-trace-filename", "local_mem_trace"),
-            **lists,
-        )
+        for key in ("roofline-enabled", "replay-only", "track-local-mem"):
+            flag = values.setdefault(key, 0)
+            if isinstance(flag, bool) or flag not in (0, 1):
+                taken = ", which ASTRA-sim takes for 1" if isinstance(flag, bool) else ""
+                raise ConfigError(f"'{key}' is {found_value(flag)}{taken}; write 0 or 1.")
+            values[key] = bool(flag)
+        found = _filled(SystemConfig, values, _SYSTEM)
         for key, attribute in _IMPLEMENTATIONS.items():
-            for name in lists[attribute]:
+            for name in getattr(found, attribute):
                 try:
                     parse_implementation(name)
                 except ConfigError as error:
                     raise ConfigError(f"{key}: {error}") from None
     return found
-
-
-def _refuse_unsupported(section: Section) -> None:
-    """Refuse features that are not modeled, unless they are switched off."""
-    if section.has(_SHARED_BUS) and section.required(_SHARED_BUS, "") != 0:
-        raise ConfigError(
-            f"'{_SHARED_BUS}' is not modeled; set it to 0, or run your own ASTRA-sim with "
-            "--backend astra-sim."
-        )
-    for key in _CUSTOM:
-        if section.has(key) and section.required(key, "") not in ([], ""):
-            instead = key.removesuffix("-custom") if key.endswith("-custom") else "*-implementation"
-            raise ConfigError(
-                f"'{key}' names custom collectives, which are not modeled; name algorithms under "
-                f"'{instead}', e.g. [\"ring\"], or run your own ASTRA-sim with "
-                "--backend astra-sim."
-            )
 
 
 def read_network(path: str | Path) -> NetworkConfig:
@@ -473,8 +416,16 @@ def read_network(path: str | Path) -> NetworkConfig:
         ConfigError: If the file is missing or no YAML, a key is unknown or missing, the lists have
             different lengths, or a value is out of bounds.
     """
-    with _file(path, load_yaml_texts, "YAML", _NETWORK_KEYS) as section:
-        columns = [section.column(key) for key in _NETWORK_KEYS]
+    with _file(path, load_yaml_texts, "YAML", _NETWORK_KEYS) as values:
+        entry = "give one entry for each dimension, e.g. [ 8 ]"
+        _require(values, dict.fromkeys(_NETWORK_KEYS, entry))
+        for key in _NETWORK_KEYS:
+            column = values[key]
+            if not isinstance(column, list) or not all(isinstance(text, str) for text in column):
+                raise ConfigError(
+                    f"'{key}' is no list with one entry for each dimension; write one."
+                )
+        columns = [values[key] for key in _NETWORK_KEYS]
         if len({len(column) for column in columns}) != 1:
             sizes = ", ".join(str(len(column)) for column in columns)
             raise ConfigError(
@@ -503,22 +454,24 @@ def read_memory(path: str | Path) -> MemoryConfig:
         ConfigError: If the file is missing or no JSON, a key is unknown or missing, or a value is
             out of bounds.
     """
-    with _file(path, parse_json, "JSON", _MEMORY_KEYS) as section:
-        section.required("memory-type", "write e.g. 'NO_MEMORY_EXPANSION'")
-        names = tuple(kind.value for kind in MemoryKind)
-        kind = MemoryKind(section.word("memory-type", None, names))
+    with _file(path, parse_json, "JSON", _MEMORY) as values:
+        _require(values, {"memory-type": "write e.g. 'NO_MEMORY_EXPANSION'"})
+        names = [kind.value for kind in MemoryKind]
+        if values["memory-type"] not in names:
+            raise ConfigError(
+                f"'memory-type' is {found_value(values['memory-type'])}; write one of "
+                f"{', '.join(names)}."
+            )
+        kind = MemoryKind(values["memory-type"])
         if kind is MemoryKind.NONE:
             return MemoryConfig()
-        per_node = kind is MemoryKind.PER_NODE
-        if per_node:
-            section.required("num-npus-per-node", "PER_NODE needs the ranks that share a memory")
-            section.required("num-nodes", "PER_NODE needs the number of memories")
-        return MemoryConfig(
-            kind,
-            section.integer("remote-mem-latency"),
-            section.number("remote-mem-bw"),
-            section.integer("num-npus-per-node") if per_node else 1,
-            section.integer("num-nodes") if per_node else None,
+        needed = {"remote-mem-latency": "give ns", "remote-mem-bw": "give GB/s"}
+        if kind is MemoryKind.PER_NODE:
+            needed["num-npus-per-node"] = "PER_NODE needs the ranks that share a memory"
+            needed["num-nodes"] = "PER_NODE needs the number of memories"
+        _require(values, needed)
+        return _filled(
+            MemoryConfig, values, {key: _MEMORY[key] for key in ("memory-type", *needed)}
         )
 
 

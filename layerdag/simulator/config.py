@@ -201,6 +201,8 @@ class SystemConfig:
             ("active-chunks-per-dimension", self.active_chunks_per_dimension),
         ):
             _require(1 <= count <= 10**6, key, count, "1 to 1e6")
+        prefix = self.local_mem_trace
+        _require(prefix != "", "local-mem-trace-filename", prefix, "a prefix of files")
         delay = self.endpoint_delay_ns
         _require(delay is None or 0 <= delay <= _MAX_NS, "endpoint-delay", delay, "0 to 1e12 ns")
         for key, value, known in (

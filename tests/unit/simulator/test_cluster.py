@@ -10,7 +10,6 @@ from simulator_traces import all_reduce, comp, small_cluster, workload
 import layerdag as ld
 from layerdag.errors import ConfigError, UsageError
 from layerdag.simulator.cluster import (
-    Section,
     read_memory,
     read_network,
     read_system,
@@ -197,7 +196,6 @@ def test_missing_and_broken_files_are_named(tmp_path):
         read_system(written(tmp_path, "[]"))
 
 
-KNOWN = frozenset({"roofline-enabled", "policy", "many"})
 RING_OF_ANY = "topology: [ Ring ]\nnpus_count: [ {npus} ]\nbandwidth: [ {rate} ]\nlatency: [ 0 ]\n"
 
 
@@ -240,16 +238,6 @@ def test_counts_follow_the_base_of_their_prefix(text, value):
 def test_counts_that_are_no_integers_are_refused(text):
     with pytest.raises(ConfigError, match="is no whole number"):
         yaml_integer("npus_count", text)
-
-
-def test_a_word_that_is_not_known_is_told_with_those_that_are():
-    section = Section({"policy": "FILO", "many": 3}, KNOWN)
-    with pytest.raises(ConfigError, match="'policy' is 'FILO'; write one of LIFO, FIFO"):
-        section.word("policy", None, ("LIFO", "FIFO"))
-    with pytest.raises(ConfigError, match="'many' is 3; write a list of names"):
-        section.texts("many")
-    with pytest.raises(ConfigError, match="'policy' is 'FILO'; write a number"):
-        section.number("policy")
 
 
 RING_SYSTEM = """{"preferred-dataset-splits": 1, "collective-optimization": "localBWAware",
