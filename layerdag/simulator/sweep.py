@@ -7,7 +7,7 @@ import itertools
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -17,7 +17,13 @@ import yaml
 
 from layerdag.errors import ConfigError, LayerdagError, SimulationError, UsageError
 from layerdag.runtime.files import atomic_path
-from layerdag.runtime.json_shape import from_json, parse_json, require_finite, require_known
+from layerdag.runtime.json_shape import (
+    from_json,
+    parse_json,
+    require_finite,
+    require_known,
+    require_shape,
+)
 from layerdag.runtime.processes import in_any_order
 from layerdag.runtime.reading import read_whole
 from layerdag.runtime.settings import MAX_CONFIG_BYTES, did_you_mean, load_yaml
@@ -220,15 +226,45 @@ def read_sweep(path: str | Path) -> tuple[SweepPoint, ...]:
                 f"{path}: unknown key '{key}'.{did_you_mean(key, _KEYS)} Known are "
                 f"{', '.join(_KEYS)}."
             )
-    named = [_mapping(path, content, key) for key in _NAMED]
-    ways = [_list(path, content, key) for key in _LISTS]
+    shape: dict[str, Any] = {key: {str: str} for key in _NAMED} | {"costs?": {str: float}}
+    shape |= {f"{key}?": [str] for key in _LISTS}
+    try:
+        require_shape(content, shape)
+        require_finite(content)
+    except ValueError as error:
+        raise ConfigError(f"{path}: {error}.") from None
+    named = [{str(name): file for name, file in content[key].items()} for key in _NAMED]
+    for key, files in zip(_NAMED, named, strict=True):
+        for file in files.values():
+            if any(letter == "\0" or "\ud800" <= letter <= "\udfff" for letter in file):
+                raise ConfigError(f"{path}: '{key}' holds {file!r}, which is no name of a file.")
+    ways = []
+    for key, known in _LISTS.items():
+        ways.append(content.get(key, [known[0]]))  # as in ``simulate``
+        wrong = [entry for entry in ways[-1] if len(known) > 1 and entry not in known]
+        if wrong:
+            raise ConfigError(
+                f"{path}: '{key}' holds '{wrong[0]}'.{did_you_mean(wrong[0], known)} Known are "
+                f"{', '.join(known)}."
+            )
+    costs = {str(name): float(cost) for name, cost in content.get("costs", {}).items()}
+    for name, cost in costs.items():
+        if name not in named[2]:
+            raise ConfigError(
+                f"{path}: 'costs' names the network '{name}', which 'networks' has not."
+                f"{did_you_mean(name, named[2])}"
+            )
+        if cost < 0:
+            raise ConfigError(f"{path}: the cost of '{name}' is {cost}; write a number from 0 up.")
+    empty = [key for key in (*_NAMED, *_LISTS) if key in content and not content[key]]
+    if empty:
+        raise ConfigError(f"{path}: '{empty[0]}' is empty; name at least one.")
     count = math.prod(len(found) for found in (*named, *ways))
     if count > MAX_POINTS:
         raise ConfigError(
             f"{path}: asks for {count:,} simulations, the product of its lists; at most "
             f"{MAX_POINTS:,} are run, so shorten them."
         )
-    costs = _costs(path, content, named[2])
     return tuple(
         SweepPoint(
             workload=workload,
@@ -245,47 +281,6 @@ def read_sweep(path: str | Path) -> tuple[SweepPoint, ...]:
         for workload, system, network in itertools.product(*named)
         for compute, congestion, groups in itertools.product(*ways)
     )
-
-
-def _costs(path: Path, content: dict[str, Any], networks: Mapping[str, str]) -> dict[str, float]:
-    costs = content.get("costs", {})
-    if not isinstance(costs, dict):
-        raise ConfigError(f"{path}: 'costs' must map names of networks to numbers.")
-    for name, cost in costs.items():
-        if str(name) not in networks:
-            raise ConfigError(
-                f"{path}: 'costs' names the network '{name}', which 'networks' has not."
-                f"{did_you_mean(name, networks)}"
-            )
-        if isinstance(cost, bool) or not isinstance(cost, int | float) or not 0 <= cost < math.inf:
-            raise ConfigError(f"{path}: the cost of '{name}' is {cost!r:.60}; write a number.")
-    return {str(name): float(cost) for name, cost in costs.items()}
-
-
-def _mapping(path: Path, content: dict[str, Any], key: str) -> dict[str, str]:
-    value = content.get(key)
-    texts = isinstance(value, dict) and all(isinstance(item, str) for item in value.values())
-    if not texts or not value:
-        raise ConfigError(f"{path}: '{key}' must map names to paths.")
-    for item in value.values():
-        if any(letter == "\0" or "\ud800" <= letter <= "\udfff" for letter in item):
-            raise ConfigError(f"{path}: '{key}' holds {item!r}, which is no name of a file.")
-    return {str(name): item for name, item in value.items()}
-
-
-def _list(path: Path, content: dict[str, Any], key: str) -> list[str]:
-    """Return what is tried of a key; left out, the first of what is known, as in ``simulate``."""
-    known = _LISTS[key]
-    value = content.get(key, [known[0]])
-    if not isinstance(value, list) or not value or not all(isinstance(e, str) for e in value):
-        raise ConfigError(f"{path}: '{key}' must be a list of names.")
-    wrong = [entry for entry in value if len(known) > 1 and entry not in known]
-    if wrong:
-        raise ConfigError(
-            f"{path}: '{key}' holds '{wrong[0]}'.{did_you_mean(wrong[0], known)} Known are "
-            f"{', '.join(known)}."
-        )
-    return value
 
 
 def run_point(point: SweepPoint, key: str = "") -> SweepRow:

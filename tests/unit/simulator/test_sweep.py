@@ -223,7 +223,7 @@ def test_groups_run_as_the_sweep_file_says_and_flat_rings_are_told(folder):
         ("grop_collectives: [flat]", "unknown key 'grop_collectives'. Did you mean 'group_coll"),
         ("congestion: [awar]", "'congestion' holds 'awar'. Did you mean 'aware'"),
         ("costs: {fats: 1}", "names the network 'fats', which 'networks' has not"),
-        ("costs: {fast: dear}", "the cost of 'fast' is 'dear'; write a number"),
+        ("costs: {fast: dear}", "'costs.fast' must be a number, found 'dear'"),
         (
             "compute: [" + ",".join(f"m{i}" for i in range(40_000)) + "]",
             "simulations, the product of its lists; at most 100,000",
@@ -290,9 +290,9 @@ def test_sweeps_of_one_folder_do_not_mix_even_under_the_same_names(folder, monke
     ("old", "new", "words"),
     [
         ("networks", "network", "unknown"),
-        ("{ring: ring.json}", "[ring.json]", "'systems' must map"),
-        ("costs: {slow: 1.0, fast: 3.0}", "compute: h100", "'compute' must be a list"),
-        ("{slow: 1.0, fast: 3.0}", "[1, 2]", "'costs' must map names of networks to numbers"),
+        ("{ring: ring.json}", "[ring.json]", "'systems' must be an object"),
+        ("costs: {slow: 1.0, fast: 3.0}", "compute: h100", "'compute' must be a list, found"),
+        ("{slow: 1.0, fast: 3.0}", "[1, 2]", "'costs' must be an object"),
     ],
 )
 def test_faulty_sweep_files_are_explained(folder, old, new, words):
