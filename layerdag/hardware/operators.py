@@ -692,12 +692,9 @@ def operator_family(name: str) -> str:
 
 
 def operation_count(name: str, reads: Tensors, writes: Tensors) -> int:
-    """Return the floating-point operations of one call.
+    """Return the floating-point operations of one call of an operator such as "aten::addmm".
 
-    Args:
-        name: Operator, such as "aten::addmm".
-        reads: Its tensor arguments in order.
-        writes: Its tensor results in order (arguments written in place, if there are none).
+    It reads tensor arguments and writes results, or arguments in place if there are none.
     """
     row = OPERATORS.get(name.removeprefix("aten::"))
     if row is not None and row.count is not None:
@@ -710,13 +707,7 @@ def operation_count(name: str, reads: Tensors, writes: Tensors) -> int:
 
 
 def kernel_sizes(name: str, reads: Tensors, writes: Tensors) -> Sizes:
-    """Return the sizes of one call by name; empty where they are not known.
-
-    Args:
-        name: Operator, such as "aten::addmm".
-        reads: Its tensor arguments in order.
-        writes: Its tensor results in order (arguments written in place, if there are none).
-    """
+    """Return the sizes of one call by name; empty where they are not known."""
     row = OPERATORS.get(name.removeprefix("aten::"))
     found = row.sizes(reads, writes) if row is not None and row.sizes and reads else None
     if found is None or not all(0 < size < 2**31 for size in found.values()):

@@ -53,13 +53,10 @@ class _Times:
 
 @final
 class LayerProfile(IterationTime):
-    """Times of iterations from a folder of timed layers.
+    """Times of iterations from a folder of layers that were timed at the tensor degree of the plan.
 
-    Args:
-        folder: Of the CSV files, those of the tensor degree of the plan.
-        work: Model and plan; they say how many layers of each kind there are.
-        shares: What the host adds.
-        device: Data sheet of the device whose collectives are used, where ranks exchange anything.
+    ``device`` is the data sheet of the device whose collectives are used, where ranks exchange
+    anything.
 
     Raises:
         DataError: If a file is missing, or a column or a layer is not known.

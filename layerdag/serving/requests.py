@@ -111,11 +111,9 @@ class RequestFile:
 def read_requests(path: str | Path, most: int = 0, hash_tokens: int = 512) -> RequestFile:
     """Read requests from a CSV or JSONL file.
 
-    Args:
-        path: The file; columns ``arrival_s``, ``input_tokens``, ``output_tokens`` and, in JSONL,
-            ``hash_ids``, or those of Azure, BurstGPT or Mooncake.
-        most: Requests to read, the first ones; 0 for all.
-        hash_tokens: Tokens of a hashed block of a prompt.
+    Columns are ``arrival_s``, ``input_tokens``, ``output_tokens`` and, in JSONL, ``hash_ids`` of
+    blocks of ``hash_tokens`` tokens, or those of Azure, BurstGPT or Mooncake. Of these the
+    first ``most`` are read, 0 for all.
 
     Raises:
         DataError: If columns are missing or a value is no length or time; names the row.

@@ -198,9 +198,9 @@ class ServingCluster:
 
     Args:
         requests: To answer.
-        prefill: Instances for prompts; those of ``decode`` where None.
-        decode: Instances that decode.
-        transfer: Of caches between both; needed where ``prefill`` is given.
+        decode: Instances that decode; they also prefill where there are no others.
+        prefill: Instances for prompts alone, which need a ``transfer`` of caches.
+        transfer: See ``prefill``.
         routing: One of ``ROUTINGS``.
         concurrency: Most requests at a time, of which each waits for another to end; 0 for none.
         request_s: Time of a request before it reaches an engine.

@@ -219,9 +219,9 @@ def calibrate(
     errors are those of logarithms, and the largest count less.
 
     Args:
-        runs: Measured steps, on one machine.
+        runs: Measured on one machine.
         device: The device that each rank has for itself; None for a processor.
-        link: What connects ranks, where it is known.
+        link: Between ranks, where it is known.
         cores: Cores of the host that all ranks share; None where ranks do not.
 
     Raises:

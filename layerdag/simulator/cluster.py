@@ -93,17 +93,10 @@ class Cluster:
         preset_name: str = "",
         **guessed: object,
     ) -> None:
-        """Describe a cluster.
+        """Describe a cluster: a network with its system, or the name of a described cluster.
 
-        Args:
-            network: Name of a described cluster, which is "small", or the network.
-            system: Of a name None for the one that it has.
-            memory: None for none.
-            options: None for ASTRA-sim's defaults.
-            num_ranks: Of a described cluster; None leaves it to the workload.
-            compute: The compute model that suits it, or its name.
-            preset_name: See the attribute.
-            **guessed: Names that other libraries have; the error says which is meant.
+        A system beside a name replaces its own; ``num_ranks`` fixes its size. ``guessed`` are names
+        that other libraries have; the error says which is meant.
 
         Raises:
             UsageError: If there is no cluster of that name, or something is missing.
@@ -223,13 +216,10 @@ class Cluster:
         memory: str | Path | None = None,
         options: RunOptions | None = None,
     ) -> "Cluster":
-        """Read ASTRA-sim's configuration files.
+        """Read ASTRA-sim's configuration files: ``system.json``, ``network.yml``, ``memory.json``.
 
-        Args:
-            system: ``system.json``.
-            network: ``network.yml``.
-            memory: ``memory.json``; None for no remote memory.
-            options: What ASTRA-sim takes from its command line; None for its defaults.
+        Without ``memory`` there is no remote memory; ``options`` are what ASTRA-sim takes from its
+        command line.
 
         Raises:
             ConfigError: If a file cannot be read, or holds a key or value that is not known.

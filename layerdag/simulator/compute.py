@@ -216,7 +216,7 @@ class RooflineCompute(ComputeModel):
     (they take the time of their operations) and never returns less than 1 ns.
 
     Args:
-        device: A preset of ``DEVICES`` or one of your own.
+        device: Its rates.
         efficiency: Share of both peaks that real kernels reach, in (0, 1]; 1 is the data sheet.
         launch_ns: Fixed cost of a node in ns.
         memory_efficiency: Share of the memory bandwidth where it is another than ``efficiency``.

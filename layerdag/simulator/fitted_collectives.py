@@ -148,12 +148,9 @@ def fitted_name(sheet: str) -> str:
 def collective_us(device: str, operation: str, num_bytes: Sequence[int], ranks: int) -> np.ndarray:
     """Return the microseconds of collectives among the devices of one node.
 
-    Args:
-        device: One of ``fitted_devices()``.
-        operation: all_reduce, all_gather, reduce_scatter or all_to_all.
-        num_bytes: Whole buffer of a rank, of an all-gather the result, shape (S,).
-        ranks: At least 2; between measured numbers the time is interpolated, beyond the largest it
-            is that of the largest.
+    ``device`` is one of ``fitted_devices()``, ``operation`` all_reduce, all_gather, reduce_scatter
+    or all_to_all, ``num_bytes`` the whole buffer of a rank, of an all-gather the result. The time
+    is interpolated between measured numbers of ranks; beyond the largest it is that of the largest.
 
     Raises:
         ConfigError: If device or operation are not known, or there are fewer than 2 ranks.

@@ -56,11 +56,8 @@ def with_host(
 ) -> tuple[Workload, float | None]:
     """Return the workload with the host's time as ``--host`` asks for it, and its scale if found.
 
-    Args:
-        workload: To simulate.
-        how: "model", "measured", "measured:X", "measured:step=SECONDS", "none", or "" for what the
-            traces hold.
-        makespan_s: Simulates a workload, returns seconds.
+    ``how`` is "model", "measured", "measured:X", "measured:step=SECONDS", "none", or "" for what
+    the traces hold; ``makespan_s`` simulates a workload.
 
     Raises:
         UsageError: If ``how`` is none of these.
@@ -131,10 +128,7 @@ def host_scale(makespan_s: Callable[[Workload], float], workload: Workload, step
 
     It is above 1 where the step is longer than the replay of the profile.
 
-    Args:
-        makespan_s: Simulates a workload, returns seconds.
-        workload: Imported from profiles.
-        step_s: Measured without the profiler, in seconds.
+    ``step_s`` was measured without the profiler; ``makespan_s`` simulates a workload.
 
     Raises:
         ConfigError: If ``step_s`` is not positive, or no scale makes the step so long.

@@ -311,13 +311,9 @@ class KernelTimes:
 class MeasuredKernels(ComputeModel):
     """Times of compute nodes on a device, from measured kernels.
 
-    Args:
-        device: Name in ``DEVICES``.
-        tf32: Whether matrix products of single precision run as TF32
-            (``torch.backends.cuda.matmul.allow_tf32``).
-        tables: Whether to use the installed tables of measured kernels, where there are any.
-        fits: Fitted families of operators, in place of those that the package ships.
-        note: A sentence on the fits, for reports.
+    With ``tf32`` matrix products of single precision run as TF32
+    (``torch.backends.cuda.matmul.allow_tf32``). ``tables`` are the installed tables of measured
+    kernels, ``fits`` replace the fits that the package ships; ``note`` is a sentence on them.
 
     Raises:
         ConfigError: If the device is not known.

@@ -271,11 +271,7 @@ class Product:
 
 
 def products_of(trace: Trace, rows: np.ndarray) -> tuple[list[Product], np.ndarray]:
-    """Return the distinct matrix products of some nodes, and which of them each node is.
-
-    Args:
-        trace: The trace.
-        rows: int64 (M,), positions of the nodes.
+    """Return the distinct matrix products of nodes (M,), and which of them each node is.
 
     Returns:
         The products, and int64 (M,): the index of each node's product, -1 where it is none.
@@ -341,9 +337,7 @@ def sizes_from_costs(macs: float, elements: float) -> Gemm:
     With x = M = K and N = macs / x^2, elements = x^2 + 2 macs / x has two solutions, of which
     the larger one is taken; a cube if there is none, because no product moves fewer elements.
 
-    Args:
-        macs: Multiply-adds, M N K.
-        elements: Read and written, M K + K N + M N.
+    ``elements`` are read and written, M K + K N + M N.
     """
     side = macs ** (1 / 3)
     if elements > 3 * side * side:
@@ -380,7 +374,7 @@ class SystolicCompute(ComputeModel):
 
     Args:
         array: Rows, columns and dataflow.
-        to_time: Map from cycles to time.
+        to_time: Map from cycles to time; a clock of 1 GHz by default.
         batch: Time of a batch relative to separate products; by default they run one by one.
         bytes_per_ns: Rate of the memory, GB/s of 1e9 bytes. It also bounds products whose
             ``to_time`` is a ``Clock``; the published maps have a memory rate of their own.
