@@ -31,7 +31,8 @@ from layerdag.simulator.config import (
     Topology,
     UnsupportedCollectives,
 )
-from layerdag.traces.trace import NodeType, Trace
+from layerdag.simulator.run import simulate
+from layerdag.traces.trace import NodeType, Trace, Workload
 
 Rates = tuple[float, float, float]
 """Of an operator: ns of a call, ns of an operation, ns of a byte."""
@@ -139,6 +140,20 @@ class PredictionSpread:
 
 
 @dataclass(frozen=True)
+class Prediction:
+    """The time of a step that was not measured.
+
+    ``low_s`` and ``high_s`` hold it for four in five of the runs that were left out of the fit; None
+    without such runs. ``sharing`` is the number of ranks that took turns on a core.
+    """
+
+    seconds: float
+    low_s: float | None
+    high_s: float | None
+    sharing: float
+
+
+@dataclass(frozen=True)
 class CalibratedMachine:
     """A machine as ``calibrate`` found it.
 
@@ -200,6 +215,37 @@ class CalibratedMachine:
         model = model if sharing == 1 else ScaledCompute(model, sharing)
         return Cluster(NetworkConfig((dimension,)), system, compute=model)
 
+    def predict(
+        self, workload: Workload, *, like: tuple[Workload, float] | None = None, weight: float = 0.5
+    ) -> Prediction:
+        """Return the time of a step of ``workload`` on this machine.
+
+        Args:
+            workload: Traces of all ranks; durations in them are not used.
+            like: The same job on another number of ranks, and its measured seconds. The error of
+                the prediction of that run is corrected, as far as ``weight`` says.
+            weight: Share of that error, in logarithms: 0 ignores ``like``, 1 trusts its one
+                measurement fully.
+
+        Raises:
+            SimulationError: If the workload cannot run.
+            UsageError: If it has several ranks and the machine no link, or ``weight`` or the
+                seconds of ``like`` are out of range.
+        """
+        seconds = simulate(workload, self).makespan_s
+        if like is not None:
+            other, measured_s = like
+            if not 0 <= weight <= 1 or not 0 < measured_s < math.inf:
+                raise UsageError(
+                    f"weight is {weight} and the measured time {measured_s} s; the first must be "
+                    "in [0, 1], the second must be positive."
+                )
+            seconds *= (measured_s / simulate(other, self).makespan_s) ** weight
+        spread, sharing = self.spread(workload.num_ranks), self.sharing(workload.num_ranks)
+        if spread is None:
+            return Prediction(seconds, None, None, sharing)
+        return Prediction(seconds, seconds * spread.low, seconds * spread.high, sharing)
+
 
 VERSION = 1
 MAX_MACHINE_BYTES = 16 << 20
@@ -217,6 +263,7 @@ def write_machine(machine: CalibratedMachine, path: str | Path) -> None:
 
 def machine_document(machine: CalibratedMachine) -> dict[str, object]:
     """Return what a file of ``machine`` holds."""
+    assert isinstance(machine.costs, DeviceCosts | FittedOperatorCosts)
     kind = next(word for word, cls in _KINDS.items() if isinstance(machine.costs, cls))
     return {
         _KEY: VERSION,

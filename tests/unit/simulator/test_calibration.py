@@ -61,7 +61,10 @@ def test_the_interval_is_the_spread_of_as_many_ranks():
     together = PredictionSpread(20, 0.5, 1.0, 2.0, 2, 0.3)
     machine = CalibratedMachine(COSTS, LINK, alone=alone, together=together)
     for job, spread in ((workload(NODES), alone), (workload(NODES, NODES), together)):
-        result = simulate(job, machine)
+        result, made = simulate(job, machine), machine.predict(job)
+        assert (made.seconds, made.sharing) == (result.makespan_s, 1)
+        assert made.low_s == spread.low * made.seconds
+        assert made.high_s == spread.high * made.seconds
         told = describe(result, machine=machine)[0]["prediction"]
         assert told["low_s"] == pytest.approx(spread.low * result.makespan_s)
         assert told["high_s"] == pytest.approx(spread.high * result.makespan_s)
@@ -70,9 +73,24 @@ def test_the_interval_is_the_spread_of_as_many_ranks():
     assert "low_s" not in told
 
 
+@pytest.mark.parametrize(("weight", "factor"), [(0.0, 1), (0.5, 2), (1.0, 4)])
+def test_what_a_measured_twin_missed_is_put_right(weight, factor):
+    machine = CalibratedMachine(COSTS, LINK)
+    twin = workload(NODES, NODES)
+    plain = machine.predict(workload(*[NODES] * 4)).seconds
+    made = machine.predict(
+        workload(*[NODES] * 4), like=(twin, 4 * machine.predict(twin).seconds), weight=weight
+    )
+    assert made.seconds == pytest.approx(factor * plain)
+
+
 def test_what_cannot_be_predicted_is_refused():
     with pytest.raises(UsageError, match="the machine has no link, and the workload 2 ranks"):
-        simulate(workload(NODES, NODES), CalibratedMachine(COSTS))
+        CalibratedMachine(COSTS).predict(workload(NODES, NODES))
+    with pytest.raises(UsageError, match=r"weight is 2\.0"):
+        CalibratedMachine(COSTS).predict(workload(NODES), like=(workload(NODES), 1.0), weight=2.0)
+    with pytest.raises(UsageError, match=r"measured time 0\.0 s"):
+        CalibratedMachine(COSTS).predict(workload(NODES), like=(workload(NODES), 0.0))
     with pytest.raises(ConfigError, match="cores is 0"):
         CalibratedMachine(COSTS, cores=0)
     with pytest.raises(ConfigError, match=r"the link has -1\.0"):
