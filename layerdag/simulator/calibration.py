@@ -143,7 +143,7 @@ class PredictionSpread:
 class Prediction:
     """The time of a step that was not measured.
 
-    ``low_s`` and ``high_s`` hold it for four in five of the runs that were left out of the fit; None
+    ``low_s`` and ``high_s`` hold it for four in five runs that were left out of the fit; None
     without such runs. ``sharing`` is the number of ranks that took turns on a core.
     """
 
