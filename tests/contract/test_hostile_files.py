@@ -22,7 +22,6 @@ from layerdag.samples.manifest import PartIndex, SampleRun
 from layerdag.samples.reader import part_samples
 from layerdag.simulator import (
     calibration as machine_files,
-    calibration_fit as measured_runs,
     cluster as cluster_files,
     sweep,
 )
@@ -57,7 +56,6 @@ def little_memory(monkeypatch) -> None:
     monkeypatch.setattr(cluster_files, "MAX_CONFIG_BYTES", LIMIT)
     monkeypatch.setattr(sweep, "MAX_CONFIG_BYTES", LIMIT)
     monkeypatch.setattr(machine_files, "MAX_MACHINE_BYTES", LIMIT)
-    monkeypatch.setattr(measured_runs, "MAX_TABLE_BYTES", LIMIT)
 
 
 def all_blocks(path: Path) -> list[object]:
