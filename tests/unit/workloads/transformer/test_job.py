@@ -148,7 +148,7 @@ def _finish(made: Workload, result: SimulationResult, rank: int, *names: str) ->
     trace = made.traces[rank]
     texts = [trace.strings[name] for name in trace.name_N.tolist()]
     rows = [row for row, text in enumerate(texts) if text.startswith(names)]
-    return int(result.finish_ns[result.rows(rank)][rows].max())
+    return int(result.finish_ns[result.program.rows(rank)][rows].max())
 
 
 def test_prefill_comes_before_transfer_and_transfer_before_tokens():
