@@ -31,7 +31,8 @@ import numpy as np
 import torch
 
 import layerdag as ld
-from layerdag.datasets.programs import embedded_programs, load_programs
+from layerdag.datasets.loading import load_dataset
+from layerdag.datasets.programs import embedded_programs
 from layerdag.errors import LayerdagError
 from layerdag.evaluation.metrics.whole_programs import job_auroc, judge_jobs, structures
 from layerdag.graph.attributed_graph import AttributedGraph
@@ -180,7 +181,7 @@ def main() -> None:
     torch.set_num_threads(1)
 
     corpus = "public" if args.checkpoint == "public" else "collected"
-    data = load_programs(corpus=corpus)
+    data = load_dataset("programs", corpus=corpus)
     real = {split: [data.schema.decode(dag, "real") for dag in data.graphs[split]]
             for split in ("train", "test")}  # fmt: skip
     begin = time.process_time()

@@ -37,6 +37,7 @@ from faults._samples import Drawn
 from layerdag.dag.dag import DAG
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.datasets.corpus import load_corpus
+from layerdag.datasets.settings import CorpusConfig
 from layerdag.evaluation.metrics.base import SimilarityRow, attribute_views
 from layerdag.evaluation.metrics.neighborhoods import NEIGHBORHOOD_METRICS
 from layerdag.evaluation.similarity import DEFAULT_METRICS, LOCAL_METRICS, compare
@@ -125,7 +126,7 @@ def main() -> None:
     args = parser.parse_args()
     plan = QUICK if args.quick else ATTACKING if args.attacks else FULL
     plan = replace(plan, figure=args.figure)
-    data = load_corpus(args.data, max_nodes=plan.max_nodes)
+    data = load_corpus(CorpusConfig(folder=args.data, max_nodes=plan.max_nodes))
     pool = [dag for part in data.graphs.values() for dag in part]
     found = _found(args.out, plan, len(pool))
     bench = _Bench(plan, data.schema, pool)

@@ -18,7 +18,6 @@ from .capturing.running import capture as capture
 from .capturing.step import capture_model as capture_model, capture_step as capture_step
 from .codec.formats import read as read
 from .dag.dag import DAG as DAG
-from .datasets.corpus import load_corpus as load_corpus
 from .datasets.dataset import GraphDataset as GraphDataset
 from .datasets.loading import (
     load_dataset as load_dataset,

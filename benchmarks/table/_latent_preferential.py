@@ -7,6 +7,7 @@ from typing import Any
 from layerdag.dag.dag import DAG
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.latent_preferential import is_valid, load_latent_preferential
+from layerdag.datasets.settings import LatentPreferentialConfig
 
 from ._base import Options, Task, make_runs
 from ._learners import BASELINES, REFERENCES, Learner, fit_fast
@@ -44,13 +45,17 @@ LEARNERS = (
 
 
 def _load(rho: float, train: int | None) -> GraphDataset:
-    data = load_latent_preferential(rho=rho, num_train=train or TRAIN, num_val=VAL, num_test=TEST)
+    data = load_latent_preferential(
+        LatentPreferentialConfig(rho=rho, num_train=train or TRAIN, num_val=VAL, num_test=TEST)
+    )
     return data.conditioned_on(())
 
 
 def _others(rho: float, count: int) -> Sequence[DAG]:
     """Return graphs that come after those of the test part."""
-    data = load_latent_preferential(rho=rho, num_train=1, num_val=1, num_test=TEST + count)
+    data = load_latent_preferential(
+        LatentPreferentialConfig(rho=rho, num_train=1, num_val=1, num_test=TEST + count)
+    )
     return data.graphs["test"][TEST:]
 
 

@@ -17,6 +17,7 @@ from layerdag.dag.statistics import GraphStatistics
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.programs import load_programs, program_rows
 from layerdag.datasets.run_plans import run_plans
+from layerdag.datasets.settings import ProgramsConfig
 from layerdag.errors import UsageError, VocabularyError
 from layerdag.evaluation.metrics.base import attribute_views
 from layerdag.evaluation.metrics.whole_programs import jobs_beside
@@ -54,7 +55,7 @@ from layerdag.report.sections import fits
 from layerdag.runtime.files import LOCK, FolderKind, atomic_folder, file_lock, require_replaceable
 from layerdag.runtime.terminal import track
 from layerdag.samples.writer import why_not_sampled_jobs
-from layerdag.sampling.generated import GeneratedGraph
+from layerdag.sampling.generated import GeneratedGraph, GeneratedProgram
 from layerdag.sampling.generation import generate
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.sampling.step_derivation import DerivedJob, derive_drawn_job, derive_job
@@ -210,7 +211,8 @@ def sample_stage(
         settings.samples, settings.seed, max_nodes=most, processes=settings.processes
     )
     drawn = track(generate(checkpoint.model, data.schema, plan), "sampling", settings.samples)
-    return tuple(sample for sample in drawn if not (sample.truncated or sample.is_copy))
+    programs = [sample for sample in drawn if isinstance(sample, GeneratedProgram)]
+    return tuple(each for each in programs if not (each.truncated or each.is_copy))
 
 
 @dataclass(frozen=True, eq=False)
@@ -305,7 +307,8 @@ def _content(settings: DemoSettings) -> ReportContent:
         nonlocal began
         seconds[stage], began = time.perf_counter() - began, time.perf_counter()
 
-    whole = load_programs(embedded_corpus() / PROGRAMS, avoid_copies=True)
+    config = ProgramsConfig(folder=embedded_corpus() / PROGRAMS, avoid_copies=True)
+    whole = load_programs(config)
     data = at_most(whole, settings.max_nodes)
     done("load")
     checkpoint, trained = train_stage(settings, data)

@@ -45,14 +45,13 @@ class Inputs:
 def read_inputs(found: Recognized, inputs: Inputs, report: Callable[[str], None]) -> Workload:
     """Read one place of any kind, or PyTorch traces of several ranks.
 
-    Args:
-        found: The first of the inputs.
-        inputs: All of them.
-        report: Called with a line for each thing worth knowing.
+    ``found`` is the first of the inputs; ``report`` is called with a line for each thing worth
+    knowing.
 
     Raises:
         UsageError: If an option does not go with them.
         DataError: If they cannot be read.
+
     """
     first = inputs.paths[0]
     if found.content is Content.PROGRAM:

@@ -1,22 +1,14 @@
-"""From a job to its graph: classes of ranks, matched communication, groups.
+"""A job as one graph: the union of its classes of ranks, with matched communication merged.
 
-Communicator groups of a job seen from its classes of ranks: roles instead of numbers.
+Ranks that run the same program are one class ("stage"). The k-th send from one class to another
+with a tag meets the k-th receive there, and the k-th collective that a class issues in a group
+meets the k-th one of the other classes in it, in the order in which ranks issue
+(``layerdag.traces``): each is one node. Decoding (``unfolding.py``) therefore cannot produce a
+message without a partner or a collective that some rank misses.
 
-A role says who takes part without naming a rank: "world" (all ranks), "stage" (the ranks of the
-own class), or the shape of a sub-group, "contiguous4" or "strided2". So a graph with roles can be
-unfolded on another number of ranks.
-
-Which nodes of a job's classes of ranks are one node of its graph: matched communication.
-
-The k-th send from one class to another with a tag meets the k-th receive there, and the k-th
-collective that a class issues in a group meets the k-th one of the other classes in it, in the
-order in which ranks issue (``layerdag.traces``).
-
-A job as one graph: the union of its classes of ranks, with matched communication merged.
-
-Ranks that run the same program are one class ("stage"); a send and its receive are one node, and
-so is a collective in which several classes take part. Decoding (``unfolding.py``) therefore cannot
-produce a message without a partner or a collective that some rank misses.
+The role of a group says who takes part without naming a rank: "world" (all ranks), "stage" (the
+ranks of the own class), or the shape of a sub-group, "contiguous4" or "strided2". So a graph with
+roles can be unfolded on another number of ranks.
 """
 
 import hashlib
@@ -51,13 +43,7 @@ _SHAPE = re.compile(r"(contiguous|strided)([1-9][0-9]{0,6})")
 
 
 class JobGroups:
-    """The groups of a job.
-
-    Args:
-        name: Of the job, for messages.
-        classes: Ranks of each class of ranks.
-        groups: Ranks of each communicator group by integer name.
-    """
+    """The communicator groups of a job, by integer name, seen from its classes of ranks."""
 
     def __init__(
         self,
@@ -120,12 +106,10 @@ class JobGroups:
 
 
 def members(role: str, domain: Sequence[int], rank: int) -> tuple[int, ...]:
-    """Return the ranks that share a group of shape ``role`` with ``rank``.
+    """Return the ranks that share a group of shape ``role`` with ``rank``, one of ``domain``.
 
-    Args:
-        role: Anything but a shape means the whole domain; so does a shape larger than it.
-        domain: Ranks among which groups are formed, ascending.
-        rank: One of them.
+    Any role but a shape means the whole (ascending) domain; so does a shape larger than it.
+
     """
     match = _SHAPE.fullmatch(role)
     if match is None:
@@ -144,12 +128,10 @@ Node = tuple[int, int]
 
 @dataclass(frozen=True)
 class Merge:
-    """Nodes that are one.
+    """Nodes that are one: the send, or the collective of the first class, is kept.
 
-    Attributes:
-        kept: The node that stays: the send, or the collective of the first class.
-        others: The nodes that go.
-        joint: Whether every class of the job takes part.
+    ``joint`` if every class of the job takes part.
+
     """
 
     kept: Node
@@ -160,14 +142,10 @@ class Merge:
 def matched_nodes(name: str, traces: Sequence[Trace], groups: JobGroups) -> Iterator[Merge]:
     """Yield every message, and every collective that several classes share.
 
-    Args:
-        name: Of the job, for messages.
-        traces: One for each class of ranks.
-        groups: Of the job.
-
     Raises:
         TraceError: If a partner is missing, or a collective joins three classes or more but not
             all, which the graph of a job cannot express.
+
     """
     sends: dict[tuple[int, int, int], list[Node]] = defaultdict(list)
     receives: dict[tuple[int, int, int], list[Node]] = defaultdict(list)
@@ -254,12 +232,7 @@ NUMBERS = {
 
 @dataclass(frozen=True, eq=False)
 class RankClassTrace:
-    """The program of one class of ranks.
-
-    Attributes:
-        trace: Of the first rank.
-        ranks: All ranks of the class, ascending.
-    """
+    """The trace of the first rank of a class, and all its ranks, ascending."""
 
     trace: Trace
     ranks: tuple[int, ...]
@@ -287,6 +260,7 @@ def job_graph(
     Raises:
         TraceError: If a dependency dangles, or messages or collectives of the classes do not match.
         GraphError: If there is no node, or dependencies form a cycle.
+
     """
     traces = [without_nodes(part.trace, part.trace.type_N <= NodeType.METADATA) for part in classes]
     for trace in traces:
@@ -497,10 +471,8 @@ def _refined(class_R: np.ndarray, peers: Sequence[np.ndarray]) -> np.ndarray:
 
     Places are compared once the classes are final: the stages of a pipeline that run the same
     program are told apart by their neighbors first, and places among all of them mean nothing.
+    ``peers`` are the ranks at the other ends of each rank's messages, in the order of its trace.
 
-    Args:
-        class_R: First guess, one number per rank.
-        peers: Ranks at the other ends of each rank's messages, in the order of its trace.
     """
     while True:
         finer_R = _numbered(
@@ -540,7 +512,6 @@ def _program(trace: Trace) -> Iterator[bytes]:
 
 
 def _group_shapes(trace: Trace, groups: JobGroups) -> bytes:
-    """Return the shapes of the groups of a trace's collectives."""
     group_N, _ = group_names(trace)
     of_collectives = [group_N[row] for row in np.flatnonzero(trace.type_N == NodeType.COMM_COLL)]
     shapes = {group: groups.role(group) for group in dict.fromkeys(of_collectives)}

@@ -51,7 +51,7 @@ from layerdag.traces.hlo.parser import read_program
 from layerdag.traces.hlo.program import HARDWARE, Hardware, program_workload
 from layerdag.traces.pytorch.importer import import_pytorch
 from layerdag.traces.pytorch.ranks import import_ranks, refuse_missing_ranks
-from layerdag.traces.trace import Workload
+from layerdag.traces.trace import Trace, Workload
 
 DEVICE = next(iter(HARDWARE))
 """The device whose rates time a compiled program where none is named."""
@@ -78,6 +78,7 @@ class ReadOptions:
         groups_file: JSON with communicator groups, for traces.
         num_ranks: Of an ASTRA-sim text workload, which does not say.
         compute: Device whose rates give the operations of a compiled program their times.
+
     """
 
     groups_file: str | Path | None = None
@@ -94,15 +95,14 @@ class Format:
 
     Attributes:
         name: For people.
-        content: What it holds.
-        read: Reads it.
         endings: Of the files of a folder that may have it; none if it is a folder or a prefix of
             files.
         sniff: Returns whether what lies at a place has this format; None if the ending says so, so
-            that a damaged file is told as what it should be.
+            that a damaged file is reported as what it should be.
         write: Writes it to a path, if it can be written.
-        word: What ``--to`` calls it, if it can be written.
+        word: Its name in ``--to``, if it can be written.
         written_ending: Of a file's name, by which ``ld.write`` chooses the format.
+
     """
 
     name: str
@@ -127,10 +127,36 @@ def _of_path(read: Callable[[Path], AttributedGraph]) -> Reader:
     return lambda found, options: read(found.path)
 
 
-def _of_content(decode: Callable[[bytes, str, ReadOptions], Workload]) -> Reader:
+def _of_content(
+    decode: Callable[[bytes, str], Trace | Workload], *, is_text: bool = True
+) -> Reader:
     def read(found: Candidate, options: ReadOptions) -> Workload:
-        data = read_whole(found.path, error=TraceError)
-        return _with_groups(decode(data, str(found.path), options), options)
+        data, source = read_whole(found.path, error=TraceError), str(found.path)
+        if is_text:
+            require_parsable(data, source, TraceError)
+        made = decode(data, source)
+        workload = made if isinstance(made, Workload) else Workload((made,), {}, source)
+        return _with_groups(workload, options)
+
+    return read
+
+
+def _read_text(found: Candidate, options: ReadOptions) -> Workload:
+    def decode(data: bytes, source: str) -> Workload:
+        return text_to_workload(parse_text(data, source), options.num_ranks, source)
+
+    workload = _of_content(decode)(found, options)
+    assert isinstance(workload, Workload)
+    return workload
+
+
+def _of_pytorch(*, is_profile: bool) -> Reader:
+    """Import one trace or profile as a stream; ``import_pytorch`` takes both together."""
+
+    def read(found: Candidate, options: ReadOptions) -> Workload:
+        files = (None, found.path) if is_profile else (found.path,)
+        result = import_pytorch(*files)
+        return _with_groups(Workload((result.trace,), result.groups, str(found.path)), options)
 
     return read
 
@@ -146,36 +172,6 @@ def with_undescribed_groups(workload: Workload) -> Workload:
     """Return a workload with a note on groups that nothing describes."""
     notes = undescribed_groups(workload)
     return replace(workload, job_notes=(*workload.job_notes, *notes)) if notes else workload
-
-
-def _decode_chakra(data: bytes, source: str, options: ReadOptions) -> Workload:
-    return Workload((decode_trace(data, source),), {}, source)
-
-
-def _decode_feeder(data: bytes, source: str, options: ReadOptions) -> Workload:
-    require_parsable(data, source, TraceError)
-    return Workload((decode_feeder_json(data, source),), {}, source)
-
-
-def _decode_trace_json(data: bytes, source: str, options: ReadOptions) -> Workload:
-    require_parsable(data, source, TraceError)
-    return decode_trace_json(data, source)
-
-
-def _decode_text(data: bytes, source: str, options: ReadOptions) -> Workload:
-    require_parsable(data, source, TraceError)
-    return text_to_workload(parse_text(data, source), options.num_ranks, source)
-
-
-def _read_host_trace(found: Candidate, options: ReadOptions) -> Workload:
-    """Import a host trace as a stream; ``import_pytorch`` takes it with its profile together."""
-    result = import_pytorch(found.path)
-    return _with_groups(Workload((result.trace,), result.groups, str(found.path)), options)
-
-
-def _read_kineto(found: Candidate, options: ReadOptions) -> Workload:
-    result = import_pytorch(None, found.path)
-    return _with_groups(Workload((result.trace,), result.groups, str(found.path)), options)
 
 
 def _read_pytorch_ranks(found: Candidate, options: ReadOptions) -> Workload:
@@ -220,11 +216,19 @@ FORWARD_PROGRAM = Format(
     "forward program", _GRAPH, _of_path(read_program_json), (JSON_SUFFIX,), is_forward_program,
     write_program_json, "program", ".program.json",
 )  # fmt: skip
-KINETO = Format("Kineto profile", _TRACES, _read_kineto, _PYTORCH_ENDINGS, is_kineto)
-HOST_TRACE = Format(
-    "PyTorch execution trace", _TRACES, _read_host_trace, _PYTORCH_ENDINGS, is_host_trace
+KINETO = Format(
+    "Kineto profile", _TRACES, _of_pytorch(is_profile=True), _PYTORCH_ENDINGS, is_kineto
 )
-CHAKRA = Format("Chakra .et", _TRACES, _of_content(_decode_chakra), (".et",), is_chakra)
+HOST_TRACE = Format(
+    "PyTorch execution trace",
+    _TRACES,
+    _of_pytorch(is_profile=False),
+    _PYTORCH_ENDINGS,
+    is_host_trace,
+)
+CHAKRA = Format(
+    "Chakra .et", _TRACES, _of_content(decode_trace, is_text=False), (".et",), is_chakra
+)
 FORMATS: Sequence[Format] = (
     Format(
         "GraphML", _GRAPH, _of_path(read_graphml), (".graphml",), None,
@@ -246,17 +250,17 @@ FORMATS: Sequence[Format] = (
         is_compiled_program,
     ),
     Format(
-        "JSON of layerdag", _TRACES, _of_content(_decode_trace_json), (JSON_SUFFIX,), is_trace_json,
+        "JSON of layerdag", _TRACES, _of_content(decode_trace_json), (JSON_SUFFIX,), is_trace_json,
         _write_trace_json, "json", JSON_SUFFIX,
     ),
     Format(
-        "Chakra JSON of feeder v1", _TRACES, _of_content(_decode_feeder), (JSON_SUFFIX,),
+        "Chakra JSON of feeder v1", _TRACES, _of_content(decode_feeder_json), (JSON_SUFFIX,),
         is_feeder_json, write_feeder_files, "feeder-json",
     ),
     KINETO,
     HOST_TRACE,
     Format(
-        "ASTRA-sim text workload", _TRACES, _of_content(_decode_text), (".txt",), is_text_workload
+        "ASTRA-sim text workload", _TRACES, _read_text, (".txt",), is_text_workload
     ),
     CHAKRA,
     Format("samples in parts", Content.SAMPLES, _refuse_samples, sniff=is_parts),
@@ -469,6 +473,7 @@ def read_any(
 
     Raises:
         TraceError: If nothing is found, or the content is unknown, damaged or incomplete.
+
     """
     found = _recognized(Candidate(Path(location)))
     return found.traces(ReadOptions(groups_file, num_ranks))
@@ -504,10 +509,8 @@ def read(path: str | Path, *, compute: str = DEVICE) -> Workload | AttributedGra
         compute: For a compiled program: the device whose rates give its operations their times, one
             of ``traces.hlo.HARDWARE`` or a JSON file.
 
-    Returns:
-        A ``Workload`` for traces and programs, an ``AttributedGraph`` for a flow graph.
-
     Raises:
         DataError: If nothing is there, or the content is unknown, damaged or incomplete.
+
     """
     return recognize(path).read(ReadOptions(compute=compute))

@@ -1,25 +1,24 @@
 """Which rank runs what with whom, the order of communication, and the traces of all ranks.
 
-The order of communication that ranks of an unfolded job need, and why nothing can deadlock.
+A sampled graph can contradict itself in small ways (a collective in a stage that has one rank);
+such nodes are repaired by fixed rules here, and every repair is counted.
 
-A rank that has entered a collective waits until the others come. Its own dependencies do not tell
-it that another rank needs a message first, or enters another collective first: that is known only
-to the graph of the job. Nor is it enough that ranks run the same program. Ranks of one stage differ
-in time, since their groups and their neighbors around a ring do, so that of two independent
-collectives each may find another one ready first. So each rank issues what holds its communication
-slot in the order of the whole graph, as on the one communication stream of a real job.
-
-Sends among themselves mostly need no such order, and have none in the traces of real pipelines: a
-receive that depends on nothing is posted at the start, so that its send ends when the message has
-arrived, whatever else the other rank does. Such a send is *prompt*.
+**Order.** A rank that has entered a collective waits until the others come. Its own dependencies do
+not tell it that another rank needs a message first, or enters another collective first: that is
+known only to the graph of the job. Nor is it enough that ranks run the same program: ranks of one
+stage differ in time, so that of two independent collectives each may find another one ready first.
+So each rank issues what holds its communication slot in the order of the whole graph, as on the one
+communication stream of a real job. Sends among themselves mostly need no such order: a receive that
+depends on nothing is posted at the start, so that its send ends when the message has arrived,
+whatever else the other rank does. Such a send is *prompt*.
 
 **Claim.** Number the nodes of the graph in topological order. Let each rank run the nodes in which
 it takes part, with the edges among them. Sends, collectives and memory accesses hold the slot of a
-rank's communication while they run. Let ``missing_order`` add edges until they depend on each other
-in ascending order, prompt sends among themselves excepted. Then the job runs to its end, however
-long the nodes last, wherever a ready node starts as soon as its slot is free, receives need no
-slot, and computation and memory accesses end by themselves. Sends may be buffered or wait for their
-receives.
+rank's communication while they run. Let ``missing_order_edges`` add edges until they depend on each
+other in ascending order, prompt sends among themselves excepted. Then the job runs to its end,
+however long the nodes last, wherever a ready node starts as soon as its slot is free, receives need
+no slot, and computation and memory accesses end by themselves. Sends may be buffered or wait for
+their receives.
 
 **Proof.** All edges, the added ones included, lead from lower to higher numbers. Suppose everything
 stands still before the end, and let g be the lowest node that some rank has not finished. On every
@@ -36,18 +35,7 @@ rank that takes part in g, all that g waits for has a lower number and so is fin
    this group in ascending order, and no other; so g is the k-th of the group for each of them, and
    the k-th meets the k-th. They come together, and g finishes.
 
-So g finishes on all its ranks, which contradicts the choice of g. A job of one stage is no
-exception.
-
-Who runs what with whom, when the graph of a job is unfolded on a number of ranks.
-
-A sampled graph can contradict itself in small ways (a collective in a stage that has one rank);
-such nodes are repaired by fixed rules here, and every repair is counted.
-
-The traces of all ranks of a job: the program of a class with groups and peers filled in.
-
-In such a program ``pg_name`` holds the role of a group ("tensor"), and ``comm_src`` and
-``comm_dst`` the number of the peer in a table that each rank fills with ranks of its own.
+So g finishes on all its ranks, which contradicts the choice of g.
 """
 
 import bisect
@@ -85,6 +73,7 @@ def missing_order_edges(
     Returns:
         Edges (source, target) between nodes that hold the slot. None follows from the others and
         the edges of the graph.
+
     """
     # Bit k of a word is the k-th node that holds the slot: whether it is done when a node is.
     done_N = [0] * len(parents)
@@ -156,13 +145,11 @@ class JobPlan:
     """The decisions that all ranks share.
 
     Args:
-        graph: A job as ``jobs.job_graph`` makes it; any node order.
+        graph: A job as ``folding.job_graph`` makes it; any node order.
         num_ranks: Number of ranks R; stage s of S gets ranks ``[s * R // S, (s + 1) * R // S)``.
 
     Attributes:
         graph: The same graph, its nodes renumbered in topological order.
-        num_ranks: Number of ranks.
-        num_stages: Number of stages.
         kind_N: Type of each node.
         stage_N: Stage that runs a node (that sends a message), None for all.
         peer_N: Stage that receives a message or joins a collective, else None. Where a message's
@@ -177,6 +164,7 @@ class JobPlan:
         UsageError: If the graph cannot run on so many ranks (``fitting_ranks``).
         DataError: If the graph lacks an attribute of a job, or a word is none of a job's.
         GraphError: If the graph has a cycle.
+
     """
 
     def __init__(self, graph: AttributedGraph, num_ranks: int) -> None:
@@ -380,7 +368,6 @@ class JobPlan:
 
 
 def _check_words(graph: AttributedGraph) -> None:
-    """Raise DataError if the graph is not that of a job."""
     if missing := {"op", "type", "stage"} - set(graph.categories):
         raise DataError(
             f"{graph.name}: attribute '{min(missing)}' is missing; only a graph of kind 'trace' "
@@ -412,6 +399,9 @@ def _topological(graph: AttributedGraph) -> AttributedGraph:
 class RankTraces(LazyTraces):
     """The traces of all ranks; those of a class share all columns but groups and peers.
 
+    In the program of a class ``pg_name`` holds the role of a group ("tensor"), and ``comm_src`` and
+    ``comm_dst`` the number of the peer in a table that each rank fills with ranks of its own.
+
     Args:
         programs: The program of each class, groups and peers by role.
         class_R: Class of each rank, int64 (R,).
@@ -422,6 +412,7 @@ class RankTraces(LazyTraces):
 
     Attributes:
         groups: Ranks of each group by its integer name.
+
     """
 
     def __init__(
@@ -493,12 +484,7 @@ def _columns(values: list[np.ndarray], rank_K: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class _Filling:
-    """What tells a rank from others of its class.
-
-    Attributes:
-        names: Number of its group in each role.
-        peers: Its peers, by number.
-    """
+    """What tells a rank from others of its class: its group number in each role, its peers."""
 
     names: dict[str, str]
     peers: tuple[int, ...]
@@ -518,6 +504,7 @@ class _Places:
         role_C: Role of each collective, in order of nodes.
         row_M: Attribute rows with the peer of a send or receive, in order of nodes.
         peer_M: Number of the peer.
+
     """
 
     text_of: dict[str, int]
@@ -527,7 +514,6 @@ class _Places:
 
     @classmethod
     def from_trace(cls, trace: Trace) -> "_Places":
-        """Find the places in a program."""
         strings, table = trace.strings, trace.attributes
         named = [strings.index(name) for name in ("comm_dst", "comm_src") if name in strings]
         row_M = np.flatnonzero(np.isin(table.name_A, named))
@@ -539,7 +525,6 @@ class _Places:
         return cls(text_of, role_C, row_M, table.word_A[row_M].astype(np.int64))
 
     def filled(self, trace: Trace, filling: _Filling) -> Trace:
-        """Return the program as one rank runs it."""
         strings = list(trace.strings)
         for role, position in self.text_of.items():
             strings[position] = filling.names[role]
@@ -557,13 +542,7 @@ _PEER = re.compile(rb"\x08comm_(?:dst|src)\x38")  # name, field 7; then the numb
 
 @dataclass(frozen=True, eq=False)
 class _FileForm:
-    """The bytes of one rank's file, and where the group or peer of another goes.
-
-    Attributes:
-        form_B: uint8, the bytes.
-        at_role: Where the texts of a role begin.
-        at_peer: Where the numbers of a peer begin.
-    """
+    """The bytes of one rank's file, and where texts of roles and numbers of peers begin."""
 
     form_B: np.ndarray
     at_role: dict[str, np.ndarray]
@@ -571,7 +550,7 @@ class _FileForm:
 
     @classmethod
     def from_bytes(cls, data: bytes, places: _Places, num_peers: int) -> "_FileForm":
-        """Find the places in a file, which has nodes and attributes in the order of the program."""
+        """Find the places in a file, whose nodes and attributes are in the order of the program."""
         group_C = np.array([found.end() for found in _GROUP.finditer(data)], dtype=np.int64)
         peer_M = np.array([found.end() for found in _PEER.finditer(data)], dtype=np.int64)
         roles = np.array(places.role_C, dtype=object)
@@ -582,7 +561,6 @@ class _FileForm:
         )
 
     def filled(self, filling: _Filling) -> bytes:
-        """Return the bytes of the rank's file."""
         data_B = self.form_B.copy()
         for role, at in self.at_role.items():
             for offset, byte in enumerate(filling.names[role].encode()):

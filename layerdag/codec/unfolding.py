@@ -1,6 +1,8 @@
-"""From a graph back to a job.
+"""From the graph of a job back to one execution trace per rank.
 
-What the nodes of an unfolded job last, compute and move: numbers that every consumer can time.
+Messages and collectives are single nodes of the graph, so that what is unfolded here matches on
+all ranks by construction. Where a sampled graph contradicts itself, ``JobPlan`` repairs it by
+fixed rules and counts the repairs, so that the manifest says how often the model was wrong.
 
 The roofline of a simulator needs FLOPs and bytes of every operator. A sampled graph can lack them,
 and communication that became work for want of a partner never had any. What is missing is filled
@@ -14,12 +16,6 @@ in from what the node does state, in this order:
    as many (`layerdag.traces.pytorch` counts element-wise operators like that).
 
 A job in which no node states any cost gets none: it was learned from traces that have only times.
-
-From the graph of a job back to one execution trace per rank.
-
-Messages and collectives are single nodes of the graph, so that what is unfolded here matches on
-all ranks by construction. Where a sampled graph contradicts itself, ``job_plan`` repairs it by
-fixed rules and counts the repairs, so that the manifest says how often the model was wrong.
 """
 
 from collections.abc import Iterator, Mapping
@@ -47,13 +43,9 @@ _MEMORY = ("MEM_LOAD", "MEM_STORE")
 class NodeNumbers:
     """The numeric attributes of all nodes of a job, int64 (N,), 0 for absent.
 
-    Attributes:
-        duration_N: ns.
-        flops_N: Floating-point operations.
-        bytes_N: Bytes read and written.
-        comm_bytes_N: Bytes of a message or collective.
-        filled: Number of compute nodes whose FLOPs or bytes were filled in.
-        lifted: Number of nodes that were made larger by ``with_time_at_start``.
+    Durations are in ns. ``filled`` is the number of compute nodes whose FLOPs or bytes were filled
+    in, ``lifted`` that of nodes that were made larger by ``with_time_at_start``.
+
     """
 
     duration_N: np.ndarray
@@ -85,7 +77,6 @@ def node_numbers(plan: JobPlan) -> NodeNumbers:
 
 
 def _whole(plan: JobPlan, name: str) -> np.ndarray:
-    """Return an attribute rounded to whole numbers, 0 for absent."""
     values = plan.graph.numbers.get(name)
     if values is None:
         return np.zeros(plan.graph.num_nodes, dtype=np.int64)
@@ -205,20 +196,17 @@ class Unfolded:
 
 
 def unfold(graph: AttributedGraph, num_ranks: int) -> Unfolded:
-    """Return one trace per rank.
+    """Return one trace per rank of a job's graph.
 
     Stages share the ranks as evenly as possible: stage s of S gets ranks ``[s * R // S,
     (s + 1) * R // S)``. Node ids count the topological order of the whole graph; a message around
     the ranks of one stage takes two, since a rank both sends and receives it.
 
-    Args:
-        graph: A job as ``jobs.job_graph`` makes it; any node order.
-        num_ranks: R, at least the number of stages, and a multiple of it if there are messages.
-
     Raises:
         UsageError: If the job cannot run on so many ranks; see ``fitting_ranks``.
         DataError: If the graph lacks an attribute of a job, or a word is none of a job's.
         GraphError: If it has a cycle.
+
     """
     plan = JobPlan(graph, num_ranks)
     return _unfolded(plan, node_numbers(plan))
@@ -266,7 +254,6 @@ def _unfolded(plan: JobPlan, numbers: NodeNumbers) -> Unfolded:
 
 
 def _needed(counts: Mapping[str, int]) -> dict[str, int]:
-    """Return the counts above 0, by name."""
     return {name: count for name, count in sorted(counts.items()) if count}
 
 
@@ -304,7 +291,6 @@ class _Writer:
     def _node(
         self, node: int, number: int, kind: NodeType, rank: int, mine_N: list[bool]
     ) -> NodeSpec:
-        """Return one node of a trace; the receiving end of a message has its own operator."""
         return NodeSpec(
             id=number,
             name=RECEIVE if kind == NodeType.COMM_RECV else self.plan.name_N[node],
@@ -373,12 +359,7 @@ class _Writer:
 
 
 class _OtherRanks:
-    """Makes the traces of a stage's other ranks: that of the first with other groups and peers.
-
-    Args:
-        first: Trace of the first rank.
-        writer: What wrote it.
-    """
+    """Makes the traces of a stage's other ranks: that of the first with other groups and peers."""
 
     def __init__(self, first: Trace, writer: _Writer) -> None:
         self._first, self._writer = first, writer
@@ -403,7 +384,6 @@ class _OtherRanks:
         return np.flatnonzero(table.name_A == strings.index(name))
 
     def trace(self, rank: int) -> Trace:
-        """Return the trace of a rank."""
         plan, writer, word_A = self._writer.plan, self._writer, self._word_A
         names = [writer.group_name(plan.group(self._one_of_kind[k], rank)) for k in self._kinds]
         if self._messages:

@@ -1,24 +1,18 @@
 """Public operator names, scrubbing of private words, and the search for leaked strings.
 
-Take out of a workload what may not be shared, and say what was taken out.
+The operators that PyTorch registers itself, data types and kinds of device are public knowledge:
+the only strings of a trace that may enter a schema, and so a sample. Scopes, file names, kernel
+names, names of custom operators and whatever else a trace may hold are not, and become ``<other>``.
 
-What stays: the graph, node types, operator names that PyTorch itself registers, sizes, operation
-counts, durations, collectives, groups and messages. What goes: every other string, attributes that
-are not well known, inputs and outputs, start times, file metadata, and the numbers that processes
-made up (ids, group names, tags, streams, priorities), which are counted anew. This lowers the risk
-of sharing; it is no proof of anonymity, since structure and sizes remain.
+Scrubbing keeps the graph, node types, public operator names, sizes, operation counts, durations,
+collectives, groups and messages. Every other string goes, attributes that are not well known,
+inputs and outputs, start times, file metadata, and the numbers that processes made up (ids, group
+names, tags, streams, priorities), which are counted anew. This lowers the risk of sharing; it is no
+proof of anonymity, since structure and sizes remain.
 
-The public vocabulary: the only strings of a trace that may enter a schema, and so a sample.
-
-The operators that PyTorch registers itself, data types and kinds of device are public knowledge;
-scopes, file names, kernel names, names of custom operators and whatever else a trace may hold are
-not, and become ``<other>``.
-
-Does a folder that is to be shared hold a word that came from private traces?
-
-Private words of traces are those that anonymizing them takes out: names of nodes, groups, tensors,
-files. They are looked for in every file, in traces as the strings they hold, in other files as
-words of the text.
+Private words of traces are those that scrubbing takes out: names of nodes, groups, tensors, files.
+They are looked for in every file of a folder that is to be shared, in traces as the strings they
+hold, in other files as words of the text.
 """
 
 import functools
@@ -63,37 +57,6 @@ _SOURCE = "<scrubbed>"
 _CALL_NUMBER = re.compile(r"\(\d+\)$")
 
 
-@dataclass(frozen=True)
-class ScrubReport:
-    """What was removed.
-
-    Attributes:
-        replaced_names: Node names outside the vocabulary, replaced by the node's type.
-        kept_names: Node names inside the vocabulary.
-        removed_attributes: How often an attribute of each name was removed.
-        removed_io: Input and output strings removed.
-        removed_start_times: Start times set to 0.
-        removed_metadata: Attributes of file heads removed.
-        renumbered_nodes: Nodes that got a new id.
-        renamed_groups: Communicator groups that got a new name.
-        renumbered_tags: Distinct message tags that got a new number.
-        renumbered_streams: Distinct streams that got a new number, by first use.
-        renumbered_priorities: Distinct priorities that became their place in ascending order.
-    """
-
-    replaced_names: int
-    kept_names: int
-    removed_attributes: Mapping[str, int]
-    removed_io: int
-    removed_start_times: int
-    removed_metadata: int
-    renumbered_nodes: int
-    renamed_groups: int
-    renumbered_tags: int
-    renumbered_streams: int
-    renumbered_priorities: int
-
-
 @functools.cache
 def public_operators() -> frozenset[str]:
     """Return the operator names that PyTorch registers itself, and those of communication."""
@@ -103,8 +66,11 @@ def public_operators() -> frozenset[str]:
     return frozenset({*lines, *COMMUNICATION_OPERATORS, *known})
 
 
-def scrub(workload: Workload) -> tuple[Workload, ScrubReport]:
-    """Return the workload without what may not be shared, and what was removed.
+def scrub(workload: Workload) -> tuple[Workload, Counter[str]]:
+    """Return the workload without what may not be shared, and counts of what was removed.
+
+    Keys are "replaced names", "kept names", "io", "start times", "metadata", "nodes", "groups",
+    "tags", "streams", "priorities" and "attribute NAME" for each name of an attribute.
 
     Raises:
         TraceError: If the dependencies of a trace are faulty.
@@ -120,7 +86,13 @@ def scrub(workload: Workload) -> tuple[Workload, ScrubReport]:
         groups={scrubber.groups[name]: ranks for name, ranks in workload.groups.items()},
         source=_SOURCE,
     )
-    return clean, scrubber.report()
+    scrubber.removed.update(
+        groups=len(scrubber.groups),
+        tags=len(scrubber.tags),
+        streams=len(scrubber.streams),
+        priorities=len(scrubber.priorities),
+    )
+    return clean, scrubber.removed
 
 
 def _priorities(workload: Workload) -> dict[int, int]:
@@ -139,27 +111,10 @@ def _values(trace: Trace, name: str) -> Iterator[int]:
 class _Scrubber:
     def __init__(self, groups: dict[str, str], priorities: Mapping[int, int]) -> None:
         self.groups = groups
-        self._priorities = priorities
-        self._tags: dict[int, int] = {}
-        self._streams: dict[int, int] = {}
-        self._attributes: Counter[str] = Counter()
-        self._count: Counter[str] = Counter()
-
-    def report(self) -> ScrubReport:
-        """Return what was removed so far."""
-        return ScrubReport(
-            replaced_names=self._count["replaced name"],
-            kept_names=self._count["kept name"],
-            removed_attributes=dict(self._attributes.most_common()),
-            removed_io=self._count["io"],
-            removed_start_times=self._count["start"],
-            removed_metadata=self._count["metadata"],
-            renumbered_nodes=self._count["node"],
-            renamed_groups=len(self.groups),
-            renumbered_tags=len(self._tags),
-            renumbered_streams=len(self._streams),
-            renumbered_priorities=len(self._priorities),
-        )
+        self.priorities = priorities
+        self.tags: dict[int, int] = {}
+        self.streams: dict[int, int] = {}
+        self.removed: Counter[str] = Counter()
 
     def trace(self, trace: Trace) -> Trace:
         """Return a scrubbed trace; nodes come in the order in which the rank issues them."""
@@ -167,9 +122,9 @@ class _Scrubber:
         new_id = {int(trace.id_N[row]): at for at, row in enumerate(order)}
         stated = (a for a in trace.metadata if a.name == "dtype")
         metadata = tuple(a for a in stated if self._public_value(a) is not None)
-        self._count["metadata"] += len(trace.metadata) - len(metadata)
-        self._count["io"] += int((trace.io_N6 >= 0).sum())
-        self._count["start"] += int((trace.start_us_N > 0).sum())
+        self.removed["metadata"] += len(trace.metadata) - len(metadata)
+        self.removed["io"] += int((trace.io_N6 >= 0).sum())
+        self.removed["start times"] += int((trace.start_us_N > 0).sum())
         nodes = [
             NodeSpec(
                 id=at,
@@ -182,14 +137,14 @@ class _Scrubber:
             )
             for at, row in enumerate(order)
         ]
-        self._count["node"] += len(nodes)
+        self.removed["nodes"] += len(nodes)
         return build_trace(nodes, metadata=metadata, source=_SOURCE)
 
     def _name(self, trace: Trace, row: int) -> str:
         name = "" if trace.name_N[row] < 0 else trace.strings[trace.name_N[row]]
         word = public_name(_CALL_NUMBER.sub("", name))
         is_public = word != OTHER
-        self._count["kept name" if is_public else "replaced name"] += 1
+        self.removed["kept names" if is_public else "replaced names"] += 1
         return word if is_public else NodeType(int(trace.type_N[row])).name
 
     def _public_attributes(self, trace: Trace, row: int) -> tuple[Attribute, ...]:
@@ -199,7 +154,7 @@ class _Scrubber:
             attribute = attribute_at(table, at, trace.strings)
             value = self._public_value(attribute)
             if value is None:
-                self._attributes[attribute.name] += 1
+                self.removed[f"attribute {attribute.name}"] += 1
             else:
                 kept.append(Attribute(attribute.name, attribute.wire, value))
         return tuple(kept)
@@ -210,11 +165,11 @@ class _Scrubber:
         if name == "pg_name":
             return self._group(value)
         if name == "comm_tag" and type(value) is int:
-            return self._tags.setdefault(value, len(self._tags))
+            return self.tags.setdefault(value, len(self.tags))
         if name == "stream" and type(value) is int:
-            return self._streams.setdefault(value, len(self._streams))
+            return self.streams.setdefault(value, len(self.streams))
         if name == "comm_priority" and type(value) is int:
-            return self._priorities[value]
+            return self.priorities[value]
         if name in _NUMBERS and isinstance(value, int | float):
             return value
         if name == "involved_dim" and isinstance(value, tuple) and set(map(type, value)) <= {bool}:
@@ -303,12 +258,9 @@ def operators(trace: Trace, allowed: PublicWords = ()) -> list[str]:
     """Return the operator of each node, ``<other>`` where it is not public.
 
     Communication that has a name of its own is called by what it does ("c10d::all_reduce"). Of
-    computation the name counts if it is public or allowed, then what ``op_type`` states.
+    computation the name counts if it is public or allowed, then what ``op_type`` states. Allowed
+    are names as in the trace, or as ``operator_name`` shortens them; "all" keeps every one.
 
-    Args:
-        trace: Of a rank.
-        allowed: Further operators that are kept: names as in the trace, or as ``operator_name``
-            shortens them; "all" keeps every one.
     """
     words = frozenset() if allowed == ALL_WORDS else frozenset(allowed)
     collective_N, _ = trace.integers("comm_type")
@@ -413,12 +365,7 @@ _TRACE = re.compile(r".*\.et(\.gz|\.xz)?")
 
 @dataclass(frozen=True)
 class LeakedString:
-    """A word that should not be where it is.
-
-    Attributes:
-        file: Path below the folder.
-        word: The word.
-    """
+    """A private word, and the path of the file below the folder that holds it."""
 
     file: str
     word: str
@@ -444,13 +391,10 @@ def _is_public(word: str) -> bool:
 
 
 def find_leaked_strings(folder: str | Path, private: Iterable[str]) -> Iterator[LeakedString]:
-    """Yield each private word that a file of ``folder`` holds, once for each file.
+    """Yield each private word that a file below ``folder`` holds, once for each file.
 
     A trace may moreover hold no word that anonymizing it would take out, private or not.
 
-    Args:
-        folder: Searched with its sub-folders.
-        private: The words.
     """
     folder = Path(folder)
     wanted = {word for word in private if len(word) >= LEAST_LETTERS}

@@ -1,8 +1,5 @@
 """DAGs with their schema, split by run."""
 
-from layerdag.datasets.latent_preferential import is_valid, load_latent_preferential
+from layerdag.datasets.latent_preferential import is_valid
 
-__all__ = [
-    "is_valid",
-    "load_latent_preferential",
-]
+__all__ = ["is_valid"]

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from layerdag.datasets.dataset import GraphDataset
+from layerdag.datasets.settings import AlibabaConfig
 from layerdag.datasets.splits import split_graphs
 from layerdag.errors import DataError
 from layerdag.graph.attributed_graph import LABEL, AttributedGraph, Condition, size_conditions
@@ -45,62 +46,43 @@ class _Task:
     memory: float
 
 
-def load_alibaba(
-    folder: str | Path,
-    *,
-    num_graphs: int | None = 10_000,
-    min_nodes: int = 2,
-    max_nodes: int = 1_000,
-    seed: int = 0,
-    num_bins: int = 16,
-) -> GraphDataset:
+def load_alibaba(config: AlibabaConfig) -> GraphDataset:
     """Load jobs from ``batch_task.csv`` (or ``.gz``, ``.xz``) in a folder.
 
     The label is the time from the first start to the last end in seconds, of jobs all of whose
-    tasks ended. Rows of a job follow each
-    other in the file, which is read up to the last job that is needed.
-
-    Args:
-        folder: With the file.
-        num_graphs: Take the first so many jobs; None for all.
-        min_nodes: Jobs with fewer tasks are left out.
-        max_nodes: Jobs with more tasks are left out.
-        seed: Of the split.
-        num_bins: Bins of each numeric attribute.
+    tasks ended. Rows of a job follow each other in the file, which is read up to the last job that
+    is needed.
 
     Raises:
         DataError: If the file is missing or malformed, or no job is left.
     """
-    if num_graphs is not None and num_graphs < 1:
-        raise DataError(f"'num_graphs' must be at least 1, found {num_graphs}.")
-    path = _file(Path(folder))
+    if config.num_graphs is not None and config.num_graphs < 1:
+        raise DataError(f"'num_graphs' must be at least 1, found {config.num_graphs}.")
+    found = (config.folder / f"{FILE}{packed}" for packed in ("", ".gz", ".xz"))
+    path = next((path for path in found if path.is_file()), None)
+    if path is None:
+        raise DataError(
+            f"{config.folder}: has no {FILE}, .gz or .xz; unpack batch_task.tar.gz of "
+            "cluster-trace-v2018 into it."
+        )
+    least, most = config.min_nodes, config.max_nodes
     graphs: list[AttributedGraph] = []
     notes, faulty = NoteCollector(str(path)), 0
     for name, tasks in _jobs(path, notes):
-        if min_nodes <= len(tasks) <= max_nodes and any(task.parents for task in tasks):
+        if least <= len(tasks) <= most and any(task.parents for task in tasks):
             graph = _graph(name, tasks)
             if graph is not None:
                 graphs.append(graph)
             else:
                 faulty += 1
-        if len(graphs) == num_graphs:
+        if len(graphs) == config.num_graphs:
             break
     if not graphs:
-        raise DataError(f"{path}: holds no job of {min_nodes} to {max_nodes} tasks with a DAG.")
-    data = GraphDataset.build("alibaba", "flow", split_graphs(graphs, seed), num_bins=num_bins)
+        raise DataError(f"{path}: holds no job of {least} to {most} tasks with a DAG.")
+    parts = split_graphs(graphs, config.seed)
+    data = GraphDataset.build("alibaba", "flow", parts, num_bins=config.num_bins)
     told = (f"{faulty:,} jobs: a task stands twice, or waits for none or in a circle",)
     return data.replaced(left_out=(*(told if faulty else ()), *data.left_out), notes=notes.notes)
-
-
-def _file(folder: Path) -> Path:
-    found = (folder / f"{FILE}{packed}" for packed in ("", ".gz", ".xz"))
-    path = next((path for path in found if path.is_file()), None)
-    if path is None:
-        raise DataError(
-            f"{folder}: has no {FILE}, .gz or .xz; unpack batch_task.tar.gz of cluster-trace-v2018 "
-            "into it."
-        )
-    return path
 
 
 def _jobs(path: Path, notes: NoteCollector) -> Iterator[tuple[str, list[_Task]]]:
@@ -121,7 +103,7 @@ def _jobs(path: Path, notes: NoteCollector) -> Iterator[tuple[str, list[_Task]]]
 
 
 def _task(path: Path, number: int, row: Sequence[str], index: int, notes: NoteCollector) -> _Task:
-    """Return the task of a row; one without a number in its name counts as independent."""
+    """A task without a number in its name counts as independent."""
     match = _TASK.fullmatch(row[0])
     if match is None and _LIKE_A_TASK.fullmatch(row[0]):
         effect = "name of a task that says nothing known; it depends on nothing"
@@ -143,7 +125,7 @@ def _task(path: Path, number: int, row: Sequence[str], index: int, notes: NoteCo
 
 
 def _graph(name: str, tasks: Sequence[_Task]) -> AttributedGraph | None:
-    """Return the graph of a job, None if a task occurs twice, or waits for none or in a circle."""
+    """Return None if a task occurs twice, or waits for none or in a circle."""
     index_of = {task.number: at for at, task in enumerate(tasks)}
     if len(index_of) != len(tasks) or any(
         p not in index_of for task in tasks for p in task.parents

@@ -21,7 +21,8 @@ def align_schemas(graphs: Sequence[AttributedGraph]) -> list[AttributedGraph]:
     texts = {name for graph in graphs for name in graph.categories}
     numbers = [n for n in dict.fromkeys(n for g in graphs for n in g.numbers) if n not in texts]
     categories: dict[str, set[str]] = {
-        name: {word for graph in graphs for word in _words(graph, name)} for name in texts
+        name: {word for graph in graphs for word in words_of_attribute(graph, name)}
+        for name in texts
     }
     # The first graph's order is kept: the first attribute is the kind of a node.
     order = list(dict.fromkeys(name for graph in graphs for name in graph.categories))
@@ -45,7 +46,7 @@ def _with_attributes(
     absent_N = np.full(graph.num_nodes, np.nan)
     return replace(
         graph,
-        categories={name: _words(graph, name) for name in texts}
+        categories={name: words_of_attribute(graph, name) for name in texts}
         or {"kind": ["node"] * graph.num_nodes},
         numbers={name: graph.numbers.get(name, absent_N) for name in numbers},
         edge_type_E=table_T[graph.edge_type_E],
@@ -53,8 +54,8 @@ def _with_attributes(
     )
 
 
-def _words(graph: AttributedGraph, name: str) -> list[str]:
-    """Return an attribute as words, "" where it is absent."""
+def words_of_attribute(graph: AttributedGraph, name: str) -> list[str]:
+    """Return an attribute as words, "" where it is absent; numbers become words."""
     if name in graph.categories:
         return list(graph.categories[name])
     if name in graph.numbers:

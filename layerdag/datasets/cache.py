@@ -39,10 +39,8 @@ def kept_dataset(
 ) -> GraphDataset:
     """Return what ``load`` returns, from the cache where these files were read before.
 
-    Args:
-        settings: Of the reader, as JSON.
-        files: All that is read.
-        load: Reads and encodes them.
+    ``settings`` are those of the reader, as JSON; ``files`` all that it reads.
+
     """
     if cache_folder(_KIND) is None:
         return load()

@@ -1,9 +1,9 @@
-"""Graphs of any kind as attributed graphs, for ``GraphDataset``, ``validate`` and ``write``.
+"""Graphs of any form as attributed graphs, for ``GraphDataset``, ``validate`` and ``write``.
 
-Graphs as PyTorch Geometric ``Data``, both ways. ``Data`` carries ``x`` (attribute codes), ``u``
-(positions inside bins), ``layer`` (longest-path layer), ``edge_index``, ``edge_attr`` (edge types,
-one column), and of the conditions ``y`` (the label, (1, 1) float32, NaN if unknown), ``numeric``
-(1, C) and ``category`` (1, M) as the schema encodes them.
+Graphs as PyTorch Geometric ``Data``, both ways: ``x`` (attribute codes), ``u`` (positions inside
+bins), ``layer`` (longest-path layer), ``edge_index``, ``edge_attr`` (edge types, one column), and
+of the conditions ``y`` (the label, (1, 1) float32, NaN if unknown), ``numeric`` (1, C) and
+``category`` (1, M) as the schema encodes them.
 """
 
 import sys
@@ -17,7 +17,7 @@ from layerdag.codec.folding import job_graph, rank_classes
 from layerdag.codec.formats import read_graph
 from layerdag.dag.dag import DAG
 from layerdag.errors import UsageError
-from layerdag.graph.attributed_graph import LABEL, AttributedGraph
+from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.graph.formats.rows import from_networkx, is_networkx
 from layerdag.kinds.graph_kind import GraphKind
 from layerdag.samples.stored import StoredSample
@@ -62,9 +62,6 @@ def of_kind(graph: GraphLike, kind: GraphKind) -> GraphLike:
 
     A sampled program is compared with jobs by its step; a stored step with programs by its program.
 
-    Args:
-        graph: Any graph.
-        kind: Of the data.
     """
     if isinstance(graph, StoredSample):
         return kind.stored_graph(graph)
@@ -85,13 +82,14 @@ def as_dag(graph: GraphLike) -> DAG | None:
 
 
 def attributed_graph(graph: GraphLike, name: str = "graph") -> AttributedGraph:
-    """Return a graph of any kind in names and numbers.
+    """Return a graph of any form in names and numbers.
 
     Codes of a ``DAG`` or of PyG ``Data`` become words: "0", "1", ...
 
     Raises:
         UsageError: If it is no graph.
         DataError: If a path cannot be read, or ranks contradict each other.
+
     """
     return attributed_graphs([graph], [name])[0]
 
@@ -99,15 +97,10 @@ def attributed_graph(graph: GraphLike, name: str = "graph") -> AttributedGraph:
 def attributed_graphs(
     graphs: Iterable[GraphLike], names: Sequence[str] | None = None
 ) -> list[AttributedGraph]:
-    """Return graphs of any kind in names and numbers; codes become words of equal length.
+    """Return ``attributed_graph`` of each; codes become words of equal length.
 
-    Args:
-        graphs: What ``attributed_graph`` takes.
-        names: Of graphs that have none of their own; "graph-" and the number by default.
+    Graphs without a name of their own get one of ``names``, by default "graph-" and the number.
 
-    Raises:
-        UsageError: If something is no graph.
-        DataError: If a path cannot be read, or ranks contradict each other.
     """
     given = list(graphs)
     dags = [as_dag(graph) for graph in given]
@@ -151,7 +144,6 @@ def _columns(dag: DAG) -> list[str]:
 
 
 def _words(count: int) -> tuple[str, ...]:
-    """Return a word for each code; in the order of the alphabet they are in that of the codes."""
     width = len(str(max(count - 1, 0)))
     return tuple(f"{code:0{width}d}" for code in range(count))
 
@@ -185,8 +177,3 @@ def to_pyg(dag: DAG, schema: GraphSchema) -> "Data":
     data.numeric, data.category = schema.encode_conditions([dag.conditions])
     data.layer = dag.layer_N
     return data
-
-
-def columns_to_pyg(dag: DAG, y: float) -> "Data":
-    """Return nodes and edges of a graph with one number to predict, as PyG ``Data``."""
-    return dag.with_conditions({LABEL: y}).to_pyg()

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, final, overload
 
@@ -41,14 +41,7 @@ def evenly_subsample(jobs: Sequence[AttributedGraph]) -> tuple[AttributedGraph, 
 @final
 @dataclass(frozen=True, eq=False)
 class GraphSplit(Sequence[DAG]):
-    """The graphs of one split of a data set, as a sequence.
-
-    Attributes:
-        schema: What the codes mean.
-        graphs: The graphs.
-        names: Name of each graph.
-        split: "train", "val" or "test".
-    """
+    """The graphs of one split of a data set ("train", "val" or "test"), as a sequence."""
 
     schema: GraphSchema
     graphs: Sequence[DAG]
@@ -111,8 +104,21 @@ Splits = Mapping[str, Sequence[int]] | Sequence[float]
 """Numbers of the graphs of each split, or the fractions of train, val and test."""
 
 
-@dataclass(frozen=True, eq=False, init=False)
-class GraphDataset:
+@dataclass(frozen=True, eq=False)
+class _Contents:
+    name: str
+    schema: GraphSchema
+    graphs: Mapping[Split, Sequence[DAG]]
+    names: Mapping[Split, tuple[str, ...]]
+    left_out: tuple[str, ...] = ()
+    contents: Mapping[Split, tuple[str, ...]] = field(default_factory=dict)
+    extra_train: frozenset[str] = frozenset()
+    renamed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    notes: tuple[Note, ...] = ()
+    jobs: Mapping[Split, tuple[AttributedGraph, ...]] = field(default_factory=dict)
+
+
+class GraphDataset(_Contents):
     """DAGs in layer order with the schema that was learned from the training part.
 
     ``GraphDataset(graphs)`` takes graphs of any kind and splits them; ``data.train``, ``data.val``
@@ -132,17 +138,6 @@ class GraphDataset:
         jobs: Jobs of each split as they were read, at most ``MAX_JOBS`` of each: codes round their
             numbers. Empty for other graphs.
     """
-
-    name: str
-    schema: GraphSchema
-    graphs: Mapping[Split, Sequence[DAG]]
-    names: Mapping[Split, tuple[str, ...]]
-    left_out: tuple[str, ...] = ()
-    contents: Mapping[Split, tuple[str, ...]] = field(default_factory=dict)
-    extra_train: frozenset[str] = frozenset()
-    renamed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    notes: tuple[Note, ...] = ()
-    jobs: Mapping[Split, tuple[AttributedGraph, ...]] = field(default_factory=dict)
 
     def __init__(
         self,
@@ -180,46 +175,19 @@ class GraphDataset:
         parts = _divided(_with_targets(raws, targets), split, seed)
         kind = JOB if graphs and all(map(_is_job, graphs)) else FLOW
         made = self.build(name, kind, parts, num_bins=num_bins)
-        made = made.replaced(notes=merge_notes(note for raw in raws for note in raw.notes))
-        self._fill(**{field.name: getattr(made, field.name) for field in fields(made)})
-
-    def _fill(self, **values: Any) -> None:
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+        notes = merge_notes(note for raw in raws for note in raw.notes)
+        super().__init__(**(vars(made) | {"notes": notes}))
 
     @classmethod
-    def of_splits(
-        cls,
-        name: str,
-        schema: GraphSchema,
-        graphs: Mapping[Split, Sequence[DAG]],
-        names: Mapping[Split, tuple[str, ...]],
-        left_out: tuple[str, ...] = (),
-        contents: Mapping[Split, tuple[str, ...]] | None = None,
-        extra_train: frozenset[str] = frozenset(),
-        renamed: Mapping[str, Mapping[str, str]] | None = None,
-        notes: tuple[Note, ...] = (),
-        jobs: Mapping[Split, tuple[AttributedGraph, ...]] | None = None,
-    ) -> "GraphDataset":
+    def of_splits(cls, *values: Any, **further: Any) -> "GraphDataset":
         """Return a data set of graphs that are encoded and split already; see the attributes."""
         made = object.__new__(cls)
-        made._fill(
-            name=name,
-            schema=schema,
-            graphs=graphs,
-            names=names,
-            left_out=left_out,
-            contents=contents or {},
-            extra_train=extra_train,
-            renamed=renamed or {},
-            notes=notes,
-            jobs=jobs or {},
-        )
+        super(GraphDataset, made).__init__(*values, **further)
         return made
 
     def replaced(self, **changes: Any) -> "GraphDataset":
         """Return the data set with other values of some attributes."""
-        return self.of_splits(**{f.name: getattr(self, f.name) for f in fields(self)} | changes)
+        return self.of_splits(**(vars(self) | changes))
 
     @classmethod
     def from_folder(cls, *_: object, **__: object) -> NoReturn:
@@ -299,23 +267,17 @@ class GraphDataset:
         is left out and listed: a model could not express it, and guessing would hide that. A
         condition that the schema cannot encode is unknown for that graph.
 
-        Args:
-            name: Of the data set.
-            kind: Of the graphs, or its name: "trace", "program" or "flow".
-            parts: Graphs of each split.
-            num_bins: Bins of each numeric attribute.
-
         Raises:
             DataError: If there is no training graph.
+
         """
         if not parts.get("train"):
             raise DataError(f"{name}: there is no training graph; check the files and the split.")
         schema = GraphSchema.fit(kind, parts["train"], num_bins=num_bins)
-        coded = {split: _encoded(schema, parts.get(split, ())) for split in SPLITS}
-        _, refused = coded["train"]
-        if refused:
-            raise refused[0][1]
-        return cls._of_coded(name, schema, coded, parts)
+        data, refused = cls._encoded(name, schema, parts)
+        if refused["train"]:
+            raise refused["train"][0]
+        return data
 
     @classmethod
     def with_schema(
@@ -326,37 +288,33 @@ class GraphDataset:
         A graph of any part with a word that the schema does not have, in a closed vocabulary, is
         left out and listed. A condition that it cannot encode is unknown for that graph.
 
-        Args:
-            name: Of the data set.
-            schema: What the codes mean.
-            parts: Graphs of each split.
         """
-        coded = {split: _encoded(schema, parts.get(split, ())) for split in SPLITS}
-        return cls._of_coded(name, schema, coded, parts)
+        return cls._encoded(name, schema, parts)[0]
 
     @classmethod
-    def _of_coded(
-        cls,
-        name: str,
-        schema: GraphSchema,
-        coded: Mapping[Split, "_Coded"],
-        parts: Mapping[Split, Sequence[AttributedGraph]],
-    ) -> "GraphDataset":
+    def _encoded(
+        cls, name: str, schema: GraphSchema, parts: Mapping[Split, Sequence[AttributedGraph]]
+    ) -> tuple["GraphDataset", Mapping[Split, Sequence[DataError]]]:
+        """Return the graphs that the schema can express, and what is wrong with the others."""
         graphs: dict[Split, tuple[DAG, ...]] = {}
         names: dict[Split, tuple[str, ...]] = {}
         contents: dict[Split, tuple[str, ...]] = {}
+        errors: dict[Split, list[DataError]] = {}
         jobs: dict[Split, tuple[AttributedGraph, ...]] = {}
         left_out: list[str] = []
-        for split, (encoded, refused) in coded.items():
+        for split in SPLITS:
+            encoded, refused = _encoded(schema, parts.get(split, ()))
             left_out.extend(f"{label}: {error}" for label, error in refused)
+            errors[split] = [error for _, error in refused]
             graphs[split] = tuple(dag for _, dag in encoded)
             names[split] = tuple(label for label, _ in encoded)
-            kept = set(names[split])
-            raws = [raw for raw in parts.get(split, ()) if raw.name in kept]
+            known = set(names[split])
+            raws = [raw for raw in parts.get(split, ()) if raw.name in known]
             contents[split] = tuple(content_hash(raw) for raw in raws)
-            if schema.kind.has_traces:
-                jobs[split] = evenly_subsample(raws)
-        return cls.of_splits(name, schema, graphs, names, tuple(left_out), contents, jobs=jobs)
+            jobs[split] = evenly_subsample(schema.kind.kept_as_read(raws))
+        kept = jobs if any(jobs.values()) else {}
+        data = cls.of_splits(name, schema, graphs, names, tuple(left_out), contents, jobs=kept)
+        return data, errors
 
     def conditioned_on(self, names: Sequence[str]) -> "GraphDataset":
         """Return the data set with these conditions alone, in schema and graphs.
@@ -393,13 +351,10 @@ class GraphDataset:
         Raises:
             GraphError: If the split is empty.
         """
-        from layerdag.datasets.pyg_dataset import PygDataset  # PyG takes seconds
-
         self._require_graphs(split)
-        return PygDataset(self.schema, self.graphs[split], self.names[split])
+        return self[split].to_pyg()
 
     def _require_graphs(self, split: Split) -> None:
-        """Raise GraphError if a split is empty."""
         if not self.graphs[split]:
             others = sum(map(len, self.graphs.values()))
             raise GraphError(
@@ -461,7 +416,7 @@ class GraphDataset:
 
 
 def split_named(name: str) -> Split:
-    """Return a split. Raises UsageError if there is none of that name."""
+    """Return a split; raise UsageError if there is none of that name."""
     for split in SPLITS:
         if name == split:
             return split
@@ -519,10 +474,10 @@ def _divided(
     )
 
 
-_Coded = tuple[list[tuple[str, DAG]], list[tuple[str, DataError]]]
-
-
-def _encoded(schema: GraphSchema, raws: Sequence[AttributedGraph]) -> _Coded:
+def _encoded(
+    schema: GraphSchema, raws: Sequence[AttributedGraph]
+) -> tuple[list[tuple[str, DAG]], list[tuple[str, DataError]]]:
+    """Return names and graphs in layer order, and names and errors of the others."""
     encoded: list[tuple[str, DAG]] = []
     refused: list[tuple[str, DataError]] = []
     for raw in raws:
@@ -534,11 +489,6 @@ def _encoded(schema: GraphSchema, raws: Sequence[AttributedGraph]) -> _Coded:
         encoded.append((raw.name, dag.with_conditions(_expressible(schema, dag.conditions))))
     with suppress(GraphError):  # raised again below, where each graph is named
         layers_of([dag for _, dag in encoded])
-    return _in_layer_order(encoded, refused)
-
-
-def _in_layer_order(encoded: list[tuple[str, DAG]], refused: list[tuple[str, DataError]]) -> _Coded:
-    """Bring graphs into layer order; those with a cycle join the refused ones."""
     kept = []
     for label, dag in encoded:
         try:

@@ -1,46 +1,31 @@
-"""The graph families of the DGRL benchmark.
+"""Families of the DGRL benchmark (Graph-COM/Benchmark_for_DGRL_in_Hardwares), one folder each.
 
-Families of the DGRL benchmark with a folder per circuit: SR and TIME.
+- Computational graphs of nn-Meter with measured latencies in milliseconds. A node has an operator
+  and 16 numbers: input shape (5), kernel (4), strides (2) and output shape (5). The graphs of the
+  family ``nasbench201s`` are NA-Edge of the LayerDAG paper.
+- AMP: operational amplifiers of two or three stages as DAGs of sub-circuits, labels from a circuit
+  simulator. HLS: control and data flow of C programs; edges marked as going back are left out.
+- SR: and-inverter graphs of multipliers, whose nodes are to be recognized as parts of adders.
+  TIME: pins of placed circuits, joined by nets and by cells, with slacks before routing. Both have
+  a folder per circuit; layout and columns are those that the benchmark's own processors read.
 
-SR has and-inverter graphs of multipliers, whose nodes are to be told apart as parts of adders.
-TIME has pins of placed circuits, joined by nets and by cells, with slacks before routing. Layout
-and columns are those that the benchmark's own processors read (``SR_data_processor.py``,
-``TIME_data_processor.py`` of Graph-COM/Benchmark_for_DGRL_in_Hardwares).
-
-Families of the DGRL benchmark beside the computational graphs: AMP and HLS.
-
-AMP has operational amplifiers of two or three stages as DAGs of sub-circuits, labels from a circuit
-simulator. HLS has control and data flow of C programs; edges marked as going back are left out.
-
-Computational graphs of nn-Meter with measured latencies, as OGB-style CSV files.
-
-One folder per family of networks, as the DGRL benchmark (Graph-COM/Benchmark_for_DGRL_in_Hardwares)
-publishes them: ``num-node-list``, ``num-edge-list``, ``edge``, ``node-feat`` and ``label-*``, each
-``.csv``, ``.csv.gz`` or ``.csv.xz``. The graphs of the family ``nasbench201s`` are NA-Edge of the
-LayerDAG paper. A node has an operator and 16 numbers: input shape (5), kernel (4), strides (2) and
-output shape (5); labels are latencies in milliseconds.
+Tables are OGB-style CSV files without a header, each ``.csv``, ``.csv.gz`` or ``.csv.xz``.
 """
 
 import io
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from layerdag.datasets.dataset import GraphDataset
+from layerdag.datasets.settings import DgrlConfig
 from layerdag.datasets.splits import split_graphs
 from layerdag.errors import DataError
-from layerdag.graph.attributed_graph import (
-    LABEL,
-    SPLITS,
-    AttributedGraph,
-    Condition,
-    Split,
-    size_conditions,
-)
+from layerdag.graph.attributed_graph import LABEL, SPLITS, AttributedGraph, Split, size_conditions
 from layerdag.graph.topology import longest_path_layers, union_layers
 from layerdag.runtime.json_shape import plain_reason
 from layerdag.runtime.reading import read_parsed
@@ -69,15 +54,24 @@ class Sizes:
             raise DataError(f"{folder}: a number of nodes or edges is negative; download it again.")
         return cls(nodes_B, edges_B)
 
+    @property
+    def num_nodes(self) -> int:
+        """Nodes of all graphs."""
+        return int(self.nodes_B.sum())
+
+    @property
+    def num_edges(self) -> int:
+        """Edges of all graphs."""
+        return int(self.edges_B.sum())
+
     def require(self, folder: Path, labels: int, nodes: int, edges: int) -> None:
         """Raise DataError unless the other tables are of these lengths."""
         lengths = (len(self.nodes_B), len(self.edges_B), labels)
-        num_nodes, num_edges = int(self.nodes_B.sum()), int(self.edges_B.sum())
-        if len(set(lengths)) > 1 or edges != num_edges or nodes != num_nodes:
+        if len(set(lengths)) > 1 or edges != self.num_edges or nodes != self.num_nodes:
             raise DataError(
                 f"{folder}: the files speak of {lengths[0]}, {lengths[1]} and {lengths[2]} graphs "
-                f"with {num_nodes} nodes and {num_edges} edges, but hold {nodes} and {edges}; "
-                "download the family again."
+                f"with {self.num_nodes} nodes and {self.num_edges} edges, but hold {nodes} and "
+                f"{edges}; download the family again."
             )
 
 
@@ -99,13 +93,50 @@ def read_table(folder: Path, name: str, kind: DTypeLike, max_rows: int | None = 
         raise DataError(f"{path}: cannot be read ({reason}); download it again.") from error
 
 
-def distinct_edges(edges_2E: np.ndarray) -> np.ndarray:
-    """Return the edges, each once, sorted by source and target."""
-    order_E = np.lexsort((edges_2E[1], edges_2E[0]))
-    sorted_2E = edges_2E[:, order_E]
-    fresh_E = np.ones(len(order_E), dtype=bool)
-    fresh_E[1:] = (sorted_2E[:, 1:] != sorted_2E[:, :-1]).any(axis=0)
-    return sorted_2E[:, fresh_E]
+def _columns_of(
+    folder: Path, sizes: Sizes, names: Sequence[str] | None, family: str
+) -> dict[str, np.ndarray]:
+    """Return the columns of ``node-feat`` by their names; by default they are numbered features."""
+    node_NC = read_table(folder, "node-feat", np.float64, sizes.num_nodes)
+    names = [f"feature_{c}" for c in range(node_NC.shape[1])] if names is None else names
+    if sizes.num_nodes and node_NC.shape[1] != len(names):
+        raise DataError(
+            f"{folder}: node-feat has {node_NC.shape[1]} columns, but {family} has {len(names)} "
+            f"({', '.join(names)}); download the family again."
+        )
+    return dict(zip(names, node_NC.T, strict=True))
+
+
+def _graph(
+    name: str,
+    columns: Mapping[str, np.ndarray],
+    words: Sequence[str],
+    edges_2E: np.ndarray,
+    label: float = math.nan,
+) -> AttributedGraph:
+    """Return one graph, each edge once, sorted by source and target.
+
+    Raises:
+        DataError: If an edge names a node that the graph lacks, or edges form a cycle.
+    """
+    num_nodes = len(next(iter(columns.values())))
+    if edges_2E.size and not 0 <= edges_2E.min() <= edges_2E.max() < num_nodes:
+        raise DataError(
+            f"{name}: an edge names node {int(edges_2E.max())}, but the graph has {num_nodes}; "
+            "download the family again."
+        )
+    edges_2E = np.unique(edges_2E, axis=1)
+    return AttributedGraph(
+        name=name,
+        categories={word: [f"{value:g}" for value in columns[word].tolist()] for word in words},
+        numbers={key: value_N for key, value_N in columns.items() if key not in words},
+        edge_index_2E=edges_2E,
+        edge_type_E=np.zeros(edges_2E.shape[1], dtype=np.int64),
+        conditions={
+            **size_conditions(longest_path_layers(num_nodes, edges_2E)),
+            **({LABEL: label} if math.isfinite(label) else {}),
+        },
+    )
 
 
 SR_PARTS: dict[str, Split] = {
@@ -127,75 +158,30 @@ TIME_EDGES = ("net", "cell")
 TIME_TEST = ("spm", "synth_ram", "xtea", "y_huff")
 """Circuits that the benchmark keeps for its test outside the distribution."""
 TIME_SLACKS = ("setup", "hold")
-_ENDPOINT, _ROOT = "is-timing-endpt", "node-label-root"
+_ENDPOINT = "is-timing-endpt"
 
 
-def is_circuit_family(folder: Path) -> bool:
-    """Return whether a folder is SR or TIME."""
-    return _is_sr(folder) or bool(_time_circuits(folder))
-
-
-def read_circuits(
-    folder: Path, label: str | None, num_graphs: int | None, seed: int
-) -> dict[Split, list[AttributedGraph]]:
-    """Read SR, in the benchmark's own parts, or TIME, with its four circuits for test.
-
-    Args:
-        folder: Of the family.
-        label: Of TIME "setup" (default) or "hold": the least slack of an endpoint. SR has labels
-            of nodes alone, which are attributes here.
-        num_graphs: Must be None: there are few circuits.
-        seed: Of TIME's split into training and validation.
-
-    Raises:
-        DataError: If a file is missing, malformed, or of another length than the others.
-    """
-    if num_graphs is not None:
-        raise DataError(f"{folder}: has few circuits; leave 'num_graphs' out, found {num_graphs}.")
-    if _is_sr(folder):
-        return _read_sr(folder, label)
-    return _read_time(folder, label or TIME_SLACKS[0], seed)
-
-
-def _is_sr(folder: Path) -> bool:
-    return any((folder / "train").glob(f"{_ROOT}.csv*"))
-
-
-def _time_circuits(folder: Path) -> list[Path]:
-    return sorted({file.parent for file in folder.glob(f"*/raw/{_ENDPOINT}.csv*")})
-
-
-def _read_sr(folder: Path, label: str | None) -> dict[Split, list[AttributedGraph]]:
-    if label is not None:
-        raise DataError(f"SR has labels of nodes alone; leave 'label' out, found '{label}'.")
-    parts: dict[Split, list[AttributedGraph]] = {"train": [], "val": [], "test": []}
-    for name, part in SR_PARTS.items():
-        files = sorted((folder / name).glob("**/num-node-list.csv*"))
-        parts[part] += [_boolean_network(file.parent, folder) for file in files]
+def _read_sr(folder: Path) -> dict[Split, list[AttributedGraph]]:
+    """Return and-inverter graphs, all of whose node features are 0 or 1, in the own parts of SR."""
+    parts: dict[Split, list[AttributedGraph]] = {split: [] for split in SPLITS}
+    for part, split in SR_PARTS.items():
+        for file in sorted((folder / part).glob("**/num-node-list.csv*")):
+            circuit = file.parent
+            columns, edges_2E = _circuit(circuit, None, "SR")
+            num_nodes = len(columns["feature_0"])
+            for name in SR_LABELS:
+                columns[name] = _node_column(circuit, f"node-label-{name}", num_nodes)
+            name = _name_of(circuit, folder)
+            parts[split].append(_graph(name, columns, list(columns), edges_2E))
     return parts
 
 
-def _boolean_network(circuit: Path, folder: Path) -> AttributedGraph:
-    """Return an and-inverter graph; all features of its nodes are 0 or 1."""
-    edge_E2, node_NC = _tables(circuit)
-    words = {f"feature_{c}": node_NC[:, c] for c in range(node_NC.shape[1])}
-    for name in SR_LABELS:
-        words[name] = _column(circuit, f"node-label-{name}", len(node_NC))
-    edges_2E, _ = _distinct(edge_E2)
-    return AttributedGraph(
-        name=_name(circuit, folder),
-        categories={name: _as_words(value_N) for name, value_N in words.items()},
-        numbers={},
-        edge_index_2E=edges_2E,
-        edge_type_E=np.zeros(edges_2E.shape[1], dtype=np.int64),
-        conditions=_sizes(len(node_NC), edges_2E),
-    )
-
-
-def _read_time(folder: Path, label: str, seed: int) -> dict[Split, list[AttributedGraph]]:
+def _read_time(
+    folder: Path, circuits: Sequence[Path], label: str, seed: int
+) -> dict[Split, list[AttributedGraph]]:
     if label not in TIME_SLACKS:
         raise DataError(f"There is no label '{label}'; known are {', '.join(TIME_SLACKS)}.")
-    graphs = [_timing_graph(circuit, folder, label) for circuit in _time_circuits(folder)]
+    graphs = [_timing_graph(circuit, folder, label) for circuit in circuits]
     others = [graph for graph in graphs if graph.name.split("/")[1] not in TIME_TEST]
     parts = split_graphs(others, seed)
     parts["train"] += parts["test"]
@@ -204,59 +190,37 @@ def _read_time(folder: Path, label: str, seed: int) -> dict[Split, list[Attribut
 
 
 def _timing_graph(circuit: Path, folder: Path, label: str) -> AttributedGraph:
-    edge_E2, node_NC = _tables(circuit)
-    if node_NC.shape[1] != len(TIME_PINS):
-        raise DataError(
-            f"{circuit}: node-feat has {node_NC.shape[1]} columns, but TIME has {len(TIME_PINS)} "
-            f"({', '.join(TIME_PINS)}); download the family again."
-        )
-    columns = dict(zip(TIME_PINS, node_NC.T, strict=True))
-    columns["is_endpoint"] = _column(circuit, _ENDPOINT, len(node_NC))
-    edges_2E, first_E = _distinct(edge_E2)
-    conditions = _sizes(len(node_NC), edges_2E)
-    slack_N = _column(circuit, f"node-label-{label}-slack", len(node_NC))
+    columns, edges_2E = _circuit(circuit, TIME_PINS, "TIME")
+    num_nodes, num_edges = len(columns["is_port"]), edges_2E.shape[1]
+    columns["is_endpoint"] = _node_column(circuit, _ENDPOINT, num_nodes)
+    slack_N = _node_column(circuit, f"node-label-{label}-slack", num_nodes)
     slack_P = slack_N[(columns["is_endpoint"] == 1) & np.isfinite(slack_N)]
-    if len(slack_P):
-        conditions[LABEL] = float(slack_P.min())
-    return AttributedGraph(
-        name=_name(circuit, folder),
-        categories={name: _as_words(columns[name]) for name in TIME_WORDS},
-        numbers={name: value_N for name, value_N in columns.items() if name not in TIME_WORDS},
-        edge_index_2E=edges_2E,
-        edge_type_E=_edge_types(circuit, len(edge_E2))[first_E],
-        edge_type_names=TIME_EDGES,
-        conditions=conditions,
-    )
-
-
-def _edge_types(circuit: Path, num_edges: int) -> np.ndarray:
-    """Return 0 of a net and 1 of a cell, by the first two columns of ``edge-feat``: cell, net."""
+    least = float(slack_P.min()) if len(slack_P) else math.nan
+    graph = _graph(_name_of(circuit, folder), columns, TIME_WORDS, edges_2E, least)
     feature_EF = read_table(circuit, "edge-feat", np.float64, num_edges)
-    marks_E2 = feature_EF[:, :2]
+    marks_E2 = feature_EF[:, :2]  # cell, net
     if len(feature_EF) != num_edges or not (marks_E2.sum(axis=1) == 1).all():
         raise DataError(
             f"{circuit}: edge-feat must say of each of {num_edges} edges whether it is of a cell "
             "or of a net (first two columns); download the family again."
         )
-    return marks_E2[:, 0].astype(np.int64)
+    _, first_E = np.unique(edges_2E, axis=1, return_index=True)
+    type_E = marks_E2[:, 0].astype(np.int64)[first_E]
+    return replace(graph, edge_type_E=type_E, edge_type_names=TIME_EDGES)
 
 
-def _tables(circuit: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Return edges (E, 2) and features of nodes (N, C) of the one graph of a folder."""
+def _circuit(
+    circuit: Path, names: Sequence[str] | None, family: str
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Return the columns of nodes and the edges (2, E) of the one graph of a folder."""
     sizes = Sizes.from_folder(circuit, None)
-    num_nodes, num_edges = int(sizes.nodes_B.sum()), int(sizes.edges_B.sum())
-    edge_E2 = read_table(circuit, "edge", np.int64, num_edges)
-    node_NC = read_table(circuit, "node-feat", np.float64, num_nodes)
-    sizes.require(circuit, 1, len(node_NC), len(edge_E2))
-    if edge_E2.size and not 0 <= edge_E2.min() <= edge_E2.max() < num_nodes:
-        raise DataError(
-            f"{circuit}: an edge names node {int(edge_E2.max())}, but the graph has {num_nodes}; "
-            "download the family again."
-        )
-    return edge_E2, node_NC
+    edge_E2 = read_table(circuit, "edge", np.int64, sizes.num_edges)
+    columns = _columns_of(circuit, sizes, names, family)
+    sizes.require(circuit, 1, len(next(iter(columns.values()))), len(edge_E2))
+    return columns, edge_E2.T.reshape(2, -1)
 
 
-def _column(circuit: Path, name: str, num_nodes: int) -> np.ndarray:
+def _node_column(circuit: Path, name: str, num_nodes: int) -> np.ndarray:
     value_NC = read_table(circuit, name, np.float64, num_nodes)
     if len(value_NC) != num_nodes:
         raise DataError(
@@ -266,21 +230,7 @@ def _column(circuit: Path, name: str, num_nodes: int) -> np.ndarray:
     return value_NC.min(axis=1)
 
 
-def _distinct(edge_E2: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return each edge once, sorted by source and target, and where it came first."""
-    edges_2E, first_E = np.unique(edge_E2.T.reshape(2, -1), axis=1, return_index=True)
-    return edges_2E, first_E
-
-
-def _sizes(num_nodes: int, edges_2E: np.ndarray) -> dict[str, Condition]:
-    return dict(size_conditions(longest_path_layers(num_nodes, edges_2E)))
-
-
-def _as_words(value_N: np.ndarray) -> list[str]:
-    return [f"{value:g}" for value in value_N.tolist()]
-
-
-def _name(circuit: Path, folder: Path) -> str:
+def _name_of(circuit: Path, folder: Path) -> str:
     return f"{folder.name}/{circuit.relative_to(folder).as_posix().removesuffix('/raw')}"
 
 
@@ -289,7 +239,7 @@ class Family:
     """How the tables of a family are read.
 
     Attributes:
-        name: What it is.
+        name: For messages.
         columns: Name of each column of ``node-feat``.
         words: Columns that are categories, the kind of a node first; the others are numbers.
         labels: File with the labels.
@@ -298,7 +248,7 @@ class Family:
 
     name: str
     columns: tuple[str, ...]
-    categorical: tuple[str, ...]
+    words: tuple[str, ...]
     labels: str
     label_names: tuple[str, ...] = ()
 
@@ -318,14 +268,6 @@ HLS = Family(
 )
 
 
-def family_of(folder: Path) -> Family | None:
-    """Return the family that a folder holds, None for computational graphs."""
-    for family in (AMP, HLS):
-        if any(folder.glob(f"{family.labels}.csv*")):
-            return family
-    return None
-
-
 def read_family(
     folder: Path, family: Family, label: str | None, num_graphs: int | None
 ) -> list[AttributedGraph]:
@@ -334,56 +276,22 @@ def read_family(
     Raises:
         DataError: If a file is missing, malformed, or of another length than the others.
     """
-    label_B = _labels(folder, family, label)[:num_graphs]
+    label_B = _family_labels(folder, family, label)[:num_graphs]
     sizes = Sizes.from_folder(folder, num_graphs)
-    num_nodes, num_edges = int(sizes.nodes_B.sum()), int(sizes.edges_B.sum())
-    edge_E2 = read_table(folder, "edge", np.int64, num_edges)
-    node_NC = read_table(folder, "node-feat", np.float64, num_nodes)
-    sizes.require(folder, len(label_B), len(node_NC), len(edge_E2))
-    if num_nodes and node_NC.shape[1] != len(family.columns):
-        raise DataError(
-            f"{folder}: node-feat has {node_NC.shape[1]} columns, but {family.name} has "
-            f"{len(family.columns)} ({', '.join(family.columns)}); download the family again."
-        )
-    kept_E = _goes_forward(folder, num_edges)
-    stops = np.cumsum(sizes.nodes_B), np.cumsum(sizes.edges_B)
+    edge_E2 = read_table(folder, "edge", np.int64, sizes.num_edges)
+    columns = _columns_of(folder, sizes, family.columns, family.name)
+    sizes.require(folder, len(label_B), len(next(iter(columns.values()))), len(edge_E2))
+    kept_E = _goes_forward(folder, sizes.num_edges)
+    node_ends, edge_ends = np.cumsum(sizes.nodes_B), np.cumsum(sizes.edges_B)
     graphs = []
     for b, (nodes, edges) in enumerate(zip(sizes.nodes_B, sizes.edges_B, strict=True)):
-        rows = slice(int(stops[1][b] - edges), int(stops[1][b]))
-        edges_2E = distinct_edges(edge_E2[rows][kept_E[rows]].T)
-        features_NC = node_NC[int(stops[0][b] - nodes) : int(stops[0][b])]
+        row_N = slice(int(node_ends[b] - nodes), int(node_ends[b]))
+        row_E = slice(int(edge_ends[b] - edges), int(edge_ends[b]))
+        own = {name: value_N[row_N] for name, value_N in columns.items()}
+        edges_2E = edge_E2[row_E][kept_E[row_E]].T
         name = f"{folder.name}/{b}"
-        graphs.append(_graph(name, family, features_NC, edges_2E, float(label_B[b])))
+        graphs.append(_graph(name, own, family.words, edges_2E, float(label_B[b])))
     return graphs
-
-
-def _graph(
-    name: str, family: Family, features_NC: np.ndarray, edges_2E: np.ndarray, label: float
-) -> AttributedGraph:
-    """Return one graph.
-
-    Raises:
-        DataError: If an edge names a node that the graph lacks, or edges form a cycle.
-    """
-    if edges_2E.size and not 0 <= edges_2E.min() <= edges_2E.max() < len(features_NC):
-        raise DataError(
-            f"{name}: an edge names node {int(edges_2E.max())}, but the graph has "
-            f"{len(features_NC)}; download the family again."
-        )
-    columns = dict(zip(family.columns, features_NC.T, strict=True))
-    conditions: dict[str, Condition] = dict(
-        size_conditions(longest_path_layers(len(features_NC), edges_2E))
-    )
-    if math.isfinite(label):
-        conditions[LABEL] = label
-    return AttributedGraph(
-        name=name,
-        categories={name: [f"{value:g}" for value in columns[name]] for name in family.categorical},
-        numbers={k: value_N for k, value_N in columns.items() if k not in family.categorical},
-        edge_index_2E=edges_2E,
-        edge_type_E=np.zeros(edges_2E.shape[1], dtype=np.int64),
-        conditions=conditions,
-    )
 
 
 def _goes_forward(folder: Path, num_edges: int) -> np.ndarray:
@@ -398,8 +306,8 @@ def _goes_forward(folder: Path, num_edges: int) -> np.ndarray:
     return feature_EF[:, 1] == 0
 
 
-def _labels(folder: Path, family: Family, label: str | None) -> np.ndarray:
-    """Return the label of each graph, NaN where it is not valid."""
+def _family_labels(folder: Path, family: Family, label: str | None) -> np.ndarray:
+    """Return the label of each graph, NaN where a simulation failed."""
     if not family.label_names:
         if label is not None:
             raise DataError(f"{family.name} has one label; leave 'label' out, found '{label}'.")
@@ -407,10 +315,9 @@ def _labels(folder: Path, family: Family, label: str | None) -> np.ndarray:
     label = label or family.label_names[0]
     if label not in family.label_names:
         raise DataError(f"There is no label '{label}'; known are {', '.join(family.label_names)}.")
-    path = next(iter(sorted(folder.glob(f"{family.labels}.csv*"))))
+    path = min(folder.glob(f"{family.labels}.csv*"))
     rows = read_csv(path, (label,)).rows()
     try:
-        # A simulation that failed has no label.
         labels = [float(r[label]) if float(r.get("valid", "1")) else math.nan for _, r in rows]
         return np.array(labels, dtype=np.float64)
     except ValueError as error:
@@ -431,47 +338,34 @@ _NODE = np.dtype([("op", "U32"), ("numbers", np.float64, (len(COLUMNS),))])
 MAX_WORDS = 16
 
 
-def load_dgrl(
-    folder: str | Path,
-    *,
-    label: str | None = None,
-    num_graphs: int | None = None,
-    seed: int = 0,
-    num_bins: int = 16,
-) -> GraphDataset:
+def load_dgrl(config: DgrlConfig) -> GraphDataset:
     """Load a family: computational graphs, amplifiers (AMP), HLS, multipliers (SR) or TIME.
 
     Of computational graphs columns of one value are left out; columns of few values are words, as
     in the LayerDAG paper, the others numbers. Equal networks stay in one split; 80 % train, 10 %
     val, 10 % test. SR and TIME come with parts of their own.
 
-    Args:
-        folder: Of the family.
-        label: Of computational graphs "cortex" (Cortex-A76 CPU; default), "630gpu", "640gpu"
-            (Adreno) or "vpu"; milliseconds. Of AMP "gain" (default), "pm", "bw" or "fom". Of TIME
-            "setup" (default) or "hold", the least slack.
-        num_graphs: Use the first so many; all by default, and always of SR and TIME.
-        seed: Of the split.
-        num_bins: Bins of each numeric attribute.
-
     Raises:
         DataError: If a file is missing, malformed, or of another length than the others.
     """
-    folder = Path(folder)
-    if is_circuit_family(folder):
-        circuits = read_circuits(folder, label, num_graphs, seed)
-        return GraphDataset.build(f"dgrl/{folder.name}", "flow", circuits, num_bins=num_bins)
-    family = family_of(folder)
-    if family is not None:
-        parts = split_graphs(read_family(folder, family, label, num_graphs), seed)
-        return GraphDataset.build(f"dgrl/{folder.name}", "flow", parts, num_bins=num_bins)
-    graphs = _read(folder, {LABEL: label or LABELS[0]}, num_graphs)
-    parts = split_graphs(graphs, seed)
-    columns = _columns(parts["train"])
-    chosen: dict[Split, list[AttributedGraph]] = {
-        split: [_with_columns(graph, columns) for graph in parts[split]] for split in SPLITS
-    }
-    return GraphDataset.build(f"dgrl/{folder.name}", "flow", chosen, num_bins=num_bins)
+    folder, label = config.folder, config.label
+    is_sr = any((folder / "train").glob("node-label-root.csv*"))
+    circuits = sorted({file.parent for file in folder.glob(f"*/raw/{_ENDPOINT}.csv*")})
+    if (is_sr or circuits) and config.num_graphs is not None:
+        found = config.num_graphs
+        raise DataError(f"{folder}: has few circuits; leave 'num_graphs' out, found {found}.")
+    if is_sr and label is not None:
+        raise DataError(f"SR has labels of nodes alone; leave 'label' out, found '{label}'.")
+    if is_sr:
+        parts = _read_sr(folder)
+    elif circuits:
+        parts = _read_time(folder, circuits, label or TIME_SLACKS[0], config.seed)
+    elif family := next((f for f in (AMP, HLS) if any(folder.glob(f"{f.labels}.csv*"))), None):
+        parts = split_graphs(read_family(folder, family, label, config.num_graphs), config.seed)
+    else:
+        graphs = _read_networks(folder, {LABEL: label or LABELS[0]}, config.num_graphs)
+        parts = _with_fewer_columns(split_graphs(graphs, config.seed))
+    return GraphDataset.build(f"dgrl/{folder.name}", "flow", parts, num_bins=config.num_bins)
 
 
 def read_networks(
@@ -489,46 +383,43 @@ def read_networks(
     """
     if not labels:
         raise DataError(f"{folder}: name at least one label of {', '.join(LABELS)}.")
-    return _read(Path(folder), {label: label for label in labels}, num_graphs)
+    return _read_networks(Path(folder), {label: label for label in labels}, num_graphs)
 
 
-def _read(folder: Path, labels: Mapping[str, str], num_graphs: int | None) -> list[AttributedGraph]:
+def _read_networks(
+    folder: Path, labels: Mapping[str, str], num_graphs: int | None
+) -> list[AttributedGraph]:
     for label in labels.values():
         if label not in LABELS:
             raise DataError(f"There is no label '{label}'; known are {', '.join(LABELS)}.")
     sizes = Sizes.from_folder(folder, num_graphs)
-    nodes_B, edges_B = sizes.nodes_B, sizes.edges_B
-    label_LB = [_read_labels(folder, label)[:num_graphs] for label in labels.values()]
-    edge_E2 = read_table(folder, "edge", np.int64, int(edges_B.sum()))
-    node_N = read_table(folder, "node-feat", _NODE, int(nodes_B.sum()))[:, 0]
+    label_LB = [_latencies(folder, label)[:num_graphs] for label in labels.values()]
+    edge_E2 = read_table(folder, "edge", np.int64, sizes.num_edges)
+    node_N = read_table(folder, "node-feat", _NODE, sizes.num_nodes)[:, 0]
     for label_B in label_LB:
         sizes.require(folder, len(label_B), len(node_N), len(edge_E2))
-    ptrs = [np.cumsum(counts)[:-1] for counts in (nodes_B, edges_B)]
-    columns = np.split(node_N["op"], ptrs[0])
-    numbers = np.split(node_N["numbers"], ptrs[0])
-    edges = [distinct_edges(edge_E2.T) for edge_E2 in np.split(edge_E2, ptrs[1])]
-    layers = union_layers(nodes_B.tolist(), edges)
+    nodes = np.split(node_N, np.cumsum(sizes.nodes_B)[:-1])
+    rows = np.split(edge_E2, np.cumsum(sizes.edges_B)[:-1])
+    edges = [np.unique(row_E2.T.reshape(2, -1), axis=1) for row_E2 in rows]
+    layers = union_layers(sizes.nodes_B.tolist(), edges)
     return [
         AttributedGraph(
             name=f"{folder.name}/{b}",
-            categories={"op": columns[b].tolist()},
-            numbers=dict(zip(COLUMNS, numbers[b].T, strict=True)),
+            categories={"op": nodes[b]["op"].tolist()},
+            numbers=dict(zip(COLUMNS, nodes[b]["numbers"].T, strict=True)),
             edge_index_2E=edges[b],
             edge_type_E=np.zeros(edges[b].shape[1], dtype=np.int64),
-            conditions=_conditions(dict(zip(labels, rows, strict=True)), layers[b]),
+            conditions={
+                **size_conditions(layers[b]),
+                **{n: float(y) for n, y in zip(labels, found, strict=True) if np.isfinite(y)},
+            },
         )
-        for b, rows in enumerate(zip(*label_LB, strict=True))
+        for b, found in enumerate(zip(*label_LB, strict=True))
     ]
 
 
-def _conditions(labels: Mapping[str, float], layer_N: np.ndarray) -> dict[str, Condition]:
-    """Return labels and sizes; a network that was not measured has no label."""
-    known = {name: float(label) for name, label in labels.items() if np.isfinite(label)}
-    return {**size_conditions(layer_N), **known}
-
-
-def _read_labels(folder: Path, label: str) -> np.ndarray:
-    """Return the latencies, NaN where the file has an empty string."""
+def _latencies(folder: Path, label: str) -> np.ndarray:
+    """Return the latencies, NaN where a network was not measured: the file has an empty string."""
     words_B = np.char.strip(read_table(folder, f"label-{label}", np.dtype("U32"))[:, 0], '"')
     try:
         return np.where(words_B == "", "nan", words_B).astype(np.float64)
@@ -536,27 +427,25 @@ def _read_labels(folder: Path, label: str) -> np.ndarray:
         raise DataError(f"{folder}: a label is no number ({error}); download again.") from error
 
 
-def _columns(graphs: list[AttributedGraph]) -> dict[str, bool]:
-    counts = {
-        name: len(np.unique(np.concatenate([graph.numbers[name] for graph in graphs])))
-        for name in COLUMNS
+def _with_fewer_columns(
+    parts: Mapping[Split, Sequence[AttributedGraph]],
+) -> dict[Split, list[AttributedGraph]]:
+    """Leave out columns of one training value and turn those of few values into words."""
+    train = parts["train"]
+    counts = {n: len(np.unique(np.concatenate([g.numbers[n] for g in train]))) for n in COLUMNS}
+    words = [name for name, count in counts.items() if 1 < count <= MAX_WORDS]
+    kept = [name for name, count in counts.items() if count > MAX_WORDS]
+    return {
+        split: [
+            replace(
+                graph,
+                categories={
+                    **graph.categories,
+                    **{name: [f"{v:g}" for v in graph.numbers[name].tolist()] for name in words},
+                },
+                numbers={name: graph.numbers[name] for name in kept},
+            )
+            for graph in graphs
+        ]
+        for split, graphs in parts.items()
     }
-    return {name: count <= MAX_WORDS for name, count in counts.items() if count > 1}
-
-
-def _with_columns(graph: AttributedGraph, as_words_of: dict[str, bool]) -> AttributedGraph:
-    categorical = {
-        name: [f"{value:g}" for value in graph.numbers[name].tolist()]
-        for name, as_words in as_words_of.items()
-        if as_words
-    }
-    return AttributedGraph(
-        name=graph.name,
-        categories={**graph.categories, **categorical},
-        numbers={
-            name: graph.numbers[name] for name, as_words in as_words_of.items() if not as_words
-        },
-        edge_index_2E=graph.edge_index_2E,
-        edge_type_E=graph.edge_type_E,
-        conditions=graph.conditions,
-    )

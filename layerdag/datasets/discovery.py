@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from layerdag.codec.folding import CATEGORIES, job_graph, rank_classes
-from layerdag.codec.vocabulary import OTHER, private_strings, public_name, require_operators
+from layerdag.codec.vocabulary import OTHER, private_strings, public_name
 from layerdag.dag.program_numbers import MEASURED
 from layerdag.datasets.alignment import align_schemas
 from layerdag.datasets.corpus import run_graph
@@ -49,14 +49,7 @@ _WORDS = ("family", "strategy", "phase")
 
 @dataclass(frozen=True)
 class FoundLabels:
-    """What is known of each job.
-
-    Attributes:
-        conditions: Conditions by the name of the job.
-        sources: Files they come from.
-        faulty: Files that could not be used, with the reason.
-        notes: What was not understood in those that could.
-    """
+    """Conditions by the name of the job, the files they come from, and files that are damaged."""
 
     conditions: Mapping[str, Mapping[str, Condition]] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
@@ -67,13 +60,12 @@ class FoundLabels:
 def find_labels(folder: Path, given: Path | None = None) -> FoundLabels:
     """Return the labels of jobs below a folder.
 
-    Args:
-        folder: Of the traces.
-        given: The label file; None looks for ``labels.csv``, ``labels.json``, lists of runs
-            (``.jsonl``) and step times that ``layerdag collect`` measured.
+    Without a given file these are ``labels.csv``, ``labels.json``, lists of runs (``.jsonl``) and
+    step times that ``layerdag collect`` measured; later ones win.
 
     Raises:
         DataError: If the given file cannot be read.
+
     """
     notes = NoteCollector(str(folder))
     if given is not None:
@@ -98,15 +90,12 @@ def find_labels(folder: Path, given: Path | None = None) -> FoundLabels:
 
 
 def _rank_of_file(path: Path) -> tuple[int, str]:
-    """Return how much a file of labels counts, later ones win; 9 for other files."""
-    order = 9
+    """Return how much a file of labels counts; 9 for other files."""
     if path.name.endswith(STEP_TIMES):
-        order = 0
-    elif path.suffix == ".jsonl":
-        order = 1
-    elif path.name in ("labels.csv", "labels.json"):
-        order = 2
-    return order, str(path)
+        return 0, str(path)
+    if path.suffix == ".jsonl":
+        return 1, str(path)
+    return 2 if path.name in ("labels.csv", "labels.json") else 9, str(path)
 
 
 def _read(path: Path, folder: Path | None, notes: NoteCollector) -> dict[str, dict[str, Condition]]:
@@ -157,7 +146,6 @@ def _conditions(row: Mapping[str, Any], notes: NoteCollector, where: str) -> dic
 
 
 def _number(value: object) -> float | None:
-    """Return a positive finite number, None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if math.isfinite(value) and value > 0 else None
@@ -230,10 +218,10 @@ class FoundJobs:
                 "count as one run and stay together"
             )
         if self.num_programs < self.num_runs:
-            yield (
-                f"{_counted(self.num_runs, 'run')}, {_counted(self.num_programs, 'program')}: runs "
-                "with equally many of each operator differ in sizes alone"
-            )
+            runs = "1 run" if self.num_runs == 1 else f"{self.num_runs} runs"
+            programs = "1 program" if self.num_programs == 1 else f"{self.num_programs} programs"
+            same = "runs with equally many of each operator differ in sizes alone"
+            yield f"{runs}, {programs}: {same}"
         if self.labeled:
             stated = ", ".join(self.labels.sources[:3]) or "the traces themselves"
             more = len(self.labels.sources) - 3
@@ -247,9 +235,6 @@ class FoundJobs:
         if self.renamed:
             what = "word that is" if self.renamed == 1 else "words that are"
             yield f"{self.renamed} {what} not public, renamed"
-        yield from self._left_out_sentences()
-
-    def _left_out_sentences(self) -> Iterator[str]:
         if self.left_out:
             yield f"{len(self.left_out)} left out:"
             for reason in self.left_out[:SHOWN]:
@@ -259,10 +244,6 @@ class FoundJobs:
         if self.others:
             counts = ", ".join(f"{count} {name}" for name, count in sorted(self.others.items()))
             yield f"not looked at, for they are no traces: {counts}"
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def operators_of(graph: AttributedGraph) -> str:
@@ -292,12 +273,13 @@ def read_folder(
     Args:
         folder: With traces or flow graphs in any format, or a corpus.
         labels_at: Label file; None takes what lies in the folder.
-        max_nodes: Larger graphs are left out; None for no limit.
+        max_nodes: Larger graphs are left out.
         as_they_are: Keep words that may not be shared, for figures that are not.
-        as_jobs: Whether traces are graphs although they record arguments, to be judged with such.
+        as_jobs: Whether traces are graphs although they record arguments.
 
     Raises:
         DataError: If nothing at all can be read, or the label file is damaged.
+
     """
     labels = FoundLabels()
     left_out: list[str] = []
@@ -310,7 +292,7 @@ def read_folder(
                 f"{folder}: its {INDEX} has the labels; leave the label file {labels_at} out."
             )
         jobs = list(_of_corpus(folder, left_out))
-        parts = _parts_of(folder)
+        parts = {r.run: split for r in read_index(folder) for split in SPLITS if r.split == split}
     else:
         sources = find_sources(folder)
         left_out += sources.faulty
@@ -325,7 +307,12 @@ def read_folder(
             left_out += without
         jobs = list(_of_folder(learned, left_out))
     if max_nodes is not None:
-        jobs = [job for job in jobs if _fits(job.graph, max_nodes, left_out)]
+        left_out += (
+            f"{job.graph.name}: {job.graph.num_nodes:,} nodes, more than --max-nodes {max_nodes:,}"
+            for job in jobs
+            if job.graph.num_nodes > max_nodes
+        )
+        jobs = [job for job in jobs if job.graph.num_nodes <= max_nodes]
     jobs = _of_one_kind(jobs, left_out)
     if not jobs:
         first = f"; the first reason: {left_out[0]}" if left_out else ""
@@ -343,21 +330,24 @@ def _found(
     *,
     as_they_are: bool,
 ) -> FoundJobs:
-    """Return the jobs with labels, in words that may be shared unless they stay as they are."""
     names = [job.graph.name for job in jobs]
     graphs = [_labeled(job.graph, labels.conditions) for job in jobs]
     graphs = align_schemas(graphs)
     kind = JOB if JOB.describes(graphs[0]) else FLOW
     plain, renamed = rename_private_words(graphs, checked=kind_of_graph(graphs[0]).known_words)
-    if kind.has_traces and not as_they_are:
-        require_operators(graphs, str(folder))
+    if not as_they_are:
+        kind.require_public(graphs, str(folder))
     graphs = graphs if as_they_are else plain
     graphs = [kind.with_vocabularies(graph) for graph in graphs]
+    unmeasured = [
+        replace(graph, numbers={n: v for n, v in graph.numbers.items() if n not in MEASURED})
+        for graph in graphs
+    ]
     own = {word for job in jobs for word in job.words}
     old = {word for table in renamed.values() for word in table.values()}
     return FoundJobs(
         graphs=tuple(graphs),
-        runs=tuple(content_key(_program(graph)) for graph in graphs),
+        runs=tuple(map(content_key, unmeasured)),
         kind=kind,
         formats=Counter(job.format for job in jobs),
         left_out=tuple(left_out),
@@ -380,15 +370,6 @@ def _of_corpus(folder: Path, left_out: list[str]) -> Iterator[_Job]:
             left_out.append(f"{run.record.run}: {error}")
 
 
-def _parts_of(folder: Path) -> dict[str, Split]:
-    return {
-        record.run: split
-        for record in read_index(folder)
-        for split in SPLITS
-        if record.split == split
-    }
-
-
 def _of_folder(sources: Sequence[JobSource], left_out: list[str]) -> Iterator[_Job]:
     """Yield the jobs that can be read; the reasons of the others go to ``left_out``."""
     for source in track(sources, "reading traces", len(sources)):
@@ -408,7 +389,10 @@ def _of_folder(sources: Sequence[JobSource], left_out: list[str]) -> Iterator[_J
             graph.layer_N.max(initial=0)  # refuses cycles
             yield _Job(graph, source.format, words)
         except (LayerdagError, OSError, MemoryError) as error:
-            left_out.append(f"{source.name}: {_told(error)}")
+            reason = str(error).partition("\n")[0] or type(error).__name__
+            if isinstance(error, MemoryError):
+                reason = "needs more memory than there is."
+            left_out.append(f"{source.name}: {reason}")
 
 
 def _private_words(graph: AttributedGraph, *, is_program: bool) -> Iterator[str]:
@@ -430,22 +414,8 @@ def _private_words(graph: AttributedGraph, *, is_program: bool) -> Iterator[str]
             yield from program_json.words_of_call(call)
 
 
-def _told(error: BaseException) -> str:
-    if isinstance(error, MemoryError):
-        return "needs more memory than there is."
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
-
-
-def _fits(graph: AttributedGraph, most: int, left_out: list[str]) -> bool:
-    """Return whether a graph is small enough, and note it where it is not."""
-    if graph.num_nodes <= most:
-        return True
-    left_out.append(f"{graph.name}: {graph.num_nodes:,} nodes, more than --max-nodes {most:,}")
-    return False
-
-
 def _of_one_kind(jobs: list[_Job], left_out: list[str]) -> list[_Job]:
-    """Return traces or flow graphs, whichever are more; a model learns one kind."""
+    """Keep traces or flow graphs, whichever are more; a model learns one kind."""
     traces = [job for job in jobs if set(CATEGORIES) <= set(job.graph.categories)]
     if len(traces) in (0, len(jobs)):
         return jobs
@@ -464,13 +434,8 @@ def _labeled(
     return replace(graph, conditions={name: stated[name] for name in CONDITIONS if name in stated})
 
 
-def _program(graph: AttributedGraph) -> AttributedGraph:
-    numbers = {name: v for name, v in graph.numbers.items() if name not in MEASURED}
-    return replace(graph, numbers=numbers)
-
-
 def _name_words(folder: Path, names: Iterable[str]) -> Iterator[str]:
-    """Yield what a release must not say of where its traces were: names, paths, user, host."""
+    """Yield names, paths, user and host, which a release must not mention."""
     import getpass
     import socket
 

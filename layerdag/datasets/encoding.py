@@ -1,25 +1,24 @@
-"""Graphs of any kind in codes of a schema.
+"""Graphs of any form in codes of a schema.
 
-Private graphs in the codes of a public schema: nothing is learned from them.
-
-The loaders of every other module learn words, bins and scales from the training graphs, and rename
-words by what all graphs hold. Here each graph is encoded on its own, so that what becomes of one
-does not depend on the others: differential privacy needs that.
+Loaders of other modules learn words, bins and scales from the training graphs, and rename words by
+what all graphs hold. Here each graph is encoded on its own and nothing is learned from it, so that
+what becomes of one does not depend on the others: differential privacy needs that.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
 
 from layerdag.dag.dag import DAG
+from layerdag.datasets.alignment import words_of_attribute
 from layerdag.datasets.conversion import CodedGraph, GraphLike, as_dag, attributed_graph, of_kind
 from layerdag.datasets.corpus import corpus_parts
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.folder import folder_graphs, folder_labels
 from layerdag.datasets.loading import kind_of_folder
-from layerdag.datasets.private_words import rename_categories
+from layerdag.datasets.private_words import Renamed, rename_categories
 from layerdag.datasets.settings import CorpusConfig, DataConfig, FolderConfig, find_label_file
 from layerdag.datasets.splits import named_splits
 from layerdag.errors import ConfigError, DataError, UsageError
@@ -27,6 +26,7 @@ from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.runtime.notes import Note, merge_notes
 from layerdag.schema.attributes import CategoryAttribute
 from layerdag.schema.schema import GraphSchema
+from layerdag.traces.chakra.corpus import embedded_corpus, read_index
 
 
 def encoded(graphs: Iterable[GraphLike], schema: GraphSchema) -> list[DAG]:
@@ -36,7 +36,7 @@ def encoded(graphs: Iterable[GraphLike], schema: GraphSchema) -> list[DAG]:
         VocabularyError: If a graph has a word that the schema does not know.
         DataError: If a file cannot be read, or a graph lacks an attribute.
     """
-    return [_encoded(graph, schema) for graph in graphs]
+    return [_coded(graph, schema) for graph in graphs]
 
 
 def translated(dags: Sequence[DAG], own: GraphSchema, schema: GraphSchema) -> list[DAG]:
@@ -49,16 +49,6 @@ def translated(dags: Sequence[DAG], own: GraphSchema, schema: GraphSchema) -> li
 def have_same_vocabulary(one: GraphSchema, other: GraphSchema) -> bool:
     """Return whether codes of nodes and edges mean the same in two schemas."""
     return one.attributes == other.attributes and one.edge_types == other.edge_types
-
-
-def _encoded(graph: GraphLike, schema: GraphSchema) -> DAG:
-    dag = as_dag(graph)
-    if dag is not None:
-        return dag
-    graph = of_kind(graph, schema.kind)
-    if isinstance(graph, CodedGraph) and have_same_vocabulary(graph.schema, schema):
-        return graph.dag
-    return schema.encode(attributed_graph(graph))
 
 
 _TAKEN = {
@@ -76,13 +66,10 @@ def load_with_schema(data: DataConfig | str | Path, schema: GraphSchema) -> Grap
     cannot encode are unknown. Graphs of a folder are all for training, unless its label file has a
     column ``split``.
 
-    Args:
-        data: Settings of the data set, or "corpus", or a folder.
-        schema: What the codes mean.
-
     Raises:
         ConfigError: If the data set is of another kind, or a setting would learn from its graphs.
         DataError: If the files are missing or damaged.
+
     """
     config = data if isinstance(data, DataConfig) else _config_of(data)
     if not isinstance(config, CorpusConfig | FolderConfig):
@@ -93,9 +80,8 @@ def load_with_schema(data: DataConfig | str | Path, schema: GraphSchema) -> Grap
     _require_usual(config)
     known_notes: tuple[Note, ...] = ()
     if isinstance(config, CorpusConfig):
-        parts, left_out = corpus_parts(
-            config.folder, config.max_nodes, config.families, config.strategies
-        )
+        folder = config.folder or embedded_corpus()
+        parts, left_out = corpus_parts(config, folder, read_index(folder))
         name = "corpus"
     else:
         left_out = list[str]()
@@ -123,7 +109,7 @@ def _config_of(data: str | Path) -> DataConfig:
 
 
 def _require_usual(config: CorpusConfig | FolderConfig) -> None:
-    """Raise ConfigError if a setting asks for something to be learned, or for further graphs."""
+    """Refuse a setting that asks for something to be learned, or for further graphs."""
     for field in fields(config):
         usual = field.name in _TAKEN[config.name] or field.name == "seed"
         if not usual and getattr(config, field.name) != field.default:
@@ -155,23 +141,33 @@ class CodedSamples:
 def coded(
     graphs: Iterable[GraphLike | None],
     schema: GraphSchema | None,
-    renamed: Mapping[str, Mapping[str, str]] | None = None,
+    renamed: Renamed | None = None,
 ) -> CodedSamples:
-    """Return graphs of any kind in codes of a schema, and why some cannot be.
+    """Return graphs in codes of a schema, and why some cannot be; None is no graph.
 
-    Args:
-        graphs: What ``encoded`` takes; None stands for something that is no graph.
-        schema: What the codes mean; None takes graphs that have codes alone.
-        renamed: Words that the data set has instead of others: new -> old, by attribute.
+    Without a schema only graphs that have codes alone are taken. ``renamed`` are words that the
+    data set has instead of others: new -> old, by attribute.
 
     Raises:
         UsageError: If something is no graph.
+
     """
     dags: list[DAG | None] = []
     reasons = []
     for number, graph in enumerate(graphs):
         try:
-            dags.append(_coded(graph, f"graph {number}", schema, renamed or {}))
+            if graph is None:
+                raise DataError(f"graph {number}: is no graph.")
+            dag = as_dag(graph)
+            if dag is None and schema is None:
+                raise UsageError(
+                    "Only a data set says what words and numbers become in codes; pass a "
+                    "GraphDataset as the real graphs, or DAGs of one schema."
+                )
+            if dag is None and schema is not None:
+                dags.append(_coded(graph, schema, f"graph {number}", renamed or {}))
+            elif dag is not None:
+                dags.append(dag.in_layer_order())
         except DataError as error:
             dags.append(None)
             reasons.append(str(error))
@@ -179,38 +175,23 @@ def coded(
 
 
 def _coded(
-    graph: GraphLike | None,
-    name: str,
-    schema: GraphSchema | None,
-    renamed: Mapping[str, Mapping[str, str]],
+    graph: GraphLike, schema: GraphSchema, name: str = "graph", renamed: Renamed | None = None
 ) -> DAG:
-    if graph is None:
-        raise DataError(f"{name}: is no graph.")
+    """Return codes of a graph; of one whose words were ``renamed``, attributes may be absent."""
     dag = as_dag(graph)
     if dag is not None:
-        return dag.in_layer_order()
-    if schema is None:
-        raise UsageError(
-            "Only a data set says what words and numbers become in codes; pass a GraphDataset as "
-            "the real graphs, or DAGs of one schema."
-        )
+        return dag
     graph = of_kind(graph, schema.kind)
     if isinstance(graph, CodedGraph) and have_same_vocabulary(graph.schema, schema):
         return graph.dag
-    return schema.encode(
-        with_attributes_of(with_old_words(attributed_graph(graph, name), renamed), schema)
-    )
+    found = attributed_graph(graph, name)
+    if renamed is not None:
+        found = with_attributes_of(with_old_words(found, renamed), schema)
+    return schema.encode(found)
 
 
-def with_old_words(
-    graph: AttributedGraph, renamed: Mapping[str, Mapping[str, str]]
-) -> AttributedGraph:
-    """Return a graph of a user's words in the words that a data set has instead of them.
-
-    Args:
-        graph: The graph.
-        renamed: New word -> old word, by the attribute.
-    """
+def with_old_words(graph: AttributedGraph, renamed: Renamed) -> AttributedGraph:
+    """Return a graph of a user's words in the words that a data set has for them (new -> old)."""
     return rename_categories(
         graph, {name: {old: new for new, old in words.items()} for name, words in renamed.items()}
     )
@@ -221,15 +202,11 @@ def with_attributes_of(graph: AttributedGraph, schema: GraphSchema) -> Attribute
 
     Numbers where the schema has words become words.
     """
-    words: dict[str, Sequence[str]] = {}
-    numbers: dict[str, np.ndarray] = {}
-    for attribute in schema.attributes:
-        name = attribute.name
-        if not isinstance(attribute, CategoryAttribute):
-            numbers[name] = graph.numbers.get(name, np.full(graph.num_nodes, np.nan))
-        elif name in graph.numbers:
-            words[name] = ["" if np.isnan(v) else f"{v:g}" for v in graph.numbers[name].tolist()]
-        else:
-            words[name] = graph.categories.get(name) or [""] * graph.num_nodes
-    categories = {name: list(column) for name, column in words.items()}
-    return replace(graph, categories=categories, numbers=numbers)
+    words = [a.name for a in schema.attributes if isinstance(a, CategoryAttribute)]
+    numbers = [a.name for a in schema.attributes if a.name not in words]
+    absent_N = np.full(graph.num_nodes, np.nan)
+    return replace(
+        graph,
+        categories={name: words_of_attribute(graph, name) for name in words},
+        numbers={name: graph.numbers.get(name, absent_N) for name in numbers},
+    )

@@ -1,20 +1,20 @@
 """Load any folder of traces or flow graphs; its words stay private unless they are public."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from layerdag.codec.folding import CATEGORIES, job_graph, rank_classes
-from layerdag.codec.vocabulary import OTHER, PublicWords, require_operators
+from layerdag.codec.folding import CATEGORIES
+from layerdag.codec.vocabulary import OTHER, PublicWords
 from layerdag.dag.dag import DAG
 from layerdag.dag.program_numbers import program_numbers
 from layerdag.datasets.alignment import MAX_WORDS, align_schemas
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.private_words import rename_private_words
 from layerdag.datasets.settings import LABEL_FILES, FolderConfig
-from layerdag.datasets.sources import JobSource, find_sources
+from layerdag.datasets.sources import JobSource, find_sources, job_of
 from layerdag.datasets.splits import (
     has_enough_held_out,
     held_out_fraction,
@@ -34,7 +34,6 @@ from layerdag.graph.attributed_graph import (
     read_step_time,
     size_conditions,
 )
-from layerdag.graph.formats import program_json
 from layerdag.kinds.graph_kind import GraphKind
 from layerdag.kinds.registry import kind_of_graph
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind, merge_notes
@@ -45,72 +44,24 @@ from layerdag.samples.reader import iter_samples
 from layerdag.samples.stored import StoredSample
 from layerdag.schema.attributes import CategoryAttribute
 from layerdag.schema.schema import GraphSchema
-from layerdag.traces.trace import Workload
 
 
-def load_folder(
-    folder: str | Path,
-    *,
-    labels: str | Path | None = None,
-    seed: int = 0,
-    max_nodes: int = 10_000,
-    num_bins: int = 16,
-    held_out: float | None = None,
-    public_words: Sequence[str] = (),
-    min_programs: int = 1,
-    avoid_copies: bool = False,
-) -> GraphDataset:
+def load_folder(config: FolderConfig, *, as_jobs: bool = False) -> GraphDataset:
     """Load every graph below a folder; of traces that record arguments, the forward programs.
 
     A graph is called as its file without the ending, or as the workload's prefix, relative to the
     folder. Graphs are split by content and seed (equal graphs stay together) unless the label file
-    has a column ``split``: a tenth for validation and a tenth for test; of fewer than 100 graphs
-    ten each, as long as that is no more than a fifth.
+    has a column ``split``.
 
     Args:
-        folder: Searched with its sub-folders, for traces or for flow graphs, not both; or samples
-            in parts, as ``layerdag sample format=tar`` writes them.
-        labels: CSV or JSON, see ``read_labels``. A graph without a line in it has the step time
-            that ``layerdag collect`` measured (``NAME.steps.json``) as its label, if there is one.
-        seed: Of the split.
-        max_nodes: Larger graphs are left out, and listed.
-        num_bins: Bins of each numeric attribute.
-        held_out: Share of the graphs for validation and test together; None for the rule above.
-        public_words: Words of flow graphs and of conditions that may enter the schema, beside those
-            that are public (``private_words.py``); the others are renamed. "all" keeps every word.
-        min_programs: A call or an expression of sizes that fewer training programs of distinct
-            structure have points to one of them; the programs that have it are left out, and
-            listed, until every word is that of so many. 1 keeps all.
-        avoid_copies: Keep a hash of each program's structure in the schema, of held-out ones too,
-            so that no sample repeats one.
+        config: The settings.
+        as_jobs: Whether traces are graphs even where they record arguments. Nodes of such graphs
+            have FLOPs, bytes and durations, which nodes of programs do not.
 
     Raises:
         ConfigError: If ``held_out`` is no share, or ``public_words`` a word.
         DataError: If there is no graph, or both kinds, or labels and graphs share no name.
     """
-    config = FolderConfig(
-        folder=Path(folder), labels=Path(labels) if labels else None, seed=seed,
-        max_nodes=max_nodes, num_bins=num_bins, held_out=held_out,
-        public_words=public_words if isinstance(public_words, str) else tuple(public_words),
-        min_programs=min_programs, avoid_copies=avoid_copies,
-    )  # fmt: skip
-    return _load(config, as_jobs=False)
-
-
-def load_jobs(
-    folder: str | Path, labels: str | Path | None = None, public_words: Sequence[str] | str = ()
-) -> GraphDataset:
-    """Load every graph below a folder, traces as graphs even where they record arguments.
-
-    Nodes of such graphs have FLOPs, bytes and durations, which nodes of programs do not. For the
-    arguments and the errors see ``load_folder``.
-    """
-    words = public_words if isinstance(public_words, str) else tuple(public_words)
-    known = Path(labels) if labels else None
-    return _load(FolderConfig(folder=Path(folder), labels=known, public_words=words), as_jobs=True)
-
-
-def _load(config: FolderConfig, *, as_jobs: bool) -> GraphDataset:
     left_out: list[str] = []
     noted: list[Note] = []
     known = folder_labels(config)
@@ -149,15 +100,12 @@ def folder_graphs(
 ) -> Iterator[AttributedGraph]:
     """Yield the graphs of a folder with their labels, as they are in the files.
 
-    Args:
-        config: The folder, and how large a graph may be.
-        known: Labels by the name of the graph.
-        left_out: Takes a sentence on each graph that is not among them.
-        notes: Takes what is worth knowing of those that are.
-        as_jobs: Whether traces are graphs although they record arguments, for a model of such.
+    ``left_out`` takes a sentence on each graph that is not among them, ``notes`` what is worth
+    knowing of those that are.
 
     Raises:
         DataError: If there is no graph, or labels and graphs share no name.
+
     """
     names, values = [], set[str]()
     for name, read in _graphs_in(config, left_out, notes, as_jobs):
@@ -196,22 +144,18 @@ def dataset_of(
     kind = _kind_of(aligned[0])
     if config.min_programs < 1:
         raise DataError(f"data.min_programs is {config.min_programs}; it must be 1 or more.")
-    if kind.has_size_tables:
-        calls = (call for graph in aligned for call in graph.categories[program_json.CALL])
-        require_public_calls(calls, str(config.folder))
-    elif config.min_programs != 1:
+    kind.require_public(aligned, str(config.folder))
+    if not kind.has_steps and config.min_programs != 1:
         raise DataError(
             f"{config.folder}: data.min_programs is {config.min_programs}, but it holds no "
             "programs; words of other graphs are renamed unless data.public_words has them."
         )
-    elif config.avoid_copies:
+    if not kind.has_steps and config.avoid_copies:
         raise DataError(
             f"{config.folder}: data.avoid_copies is of programs, and it holds none; "
             "'layerdag audit' counts copies of other graphs."
         )
     public, renamed = rename_private_words(aligned, config.public_words, checked=kind.known_words)
-    if kind.has_traces:
-        require_operators(public, str(config.folder))
     public = [kind.with_vocabularies(graph) for graph in public]
     parts = (
         named_splits(public, known.splits)
@@ -243,21 +187,6 @@ def avoiding_copies(data: GraphDataset) -> GraphDataset:
     held = (dag for split in SPLITS for dag in data.graphs[split])
     known = frozenset(data.schema.structure_hashes(held))
     return data.replaced(schema=replace(data.schema, structures=known))
-
-
-def require_public_calls(calls: Iterable[str], source: str) -> None:
-    """Refuse programs that call operators of others, whose names would lie in every checkpoint.
-
-    Raises:
-        DataError: Names how many there are, and one of them.
-    """
-    private = sorted({call for call in calls if not program_json.has_public_operator(call)})
-    if private:
-        raise DataError(
-            f"{source}: its programs have {len(private):,} different calls of operators that are "
-            f"not PyTorch's, such as '{shorten(private[0].partition(' ')[0], 60)}'; samples could "
-            "not run them, and checkpoints would hold their names. Leave these programs out."
-        )
 
 
 def _programs_of_shared_words(
@@ -294,11 +223,6 @@ def _programs_of_shared_words(
 
 
 def _kind_of(graph: AttributedGraph) -> GraphKind:
-    """Return the kind of a folder's graphs, of which this is one.
-
-    Raises:
-        DataError: If they are jobs with too many different operators to be learned.
-    """
     if set(CATEGORIES) - set(graph.categories) == {"op"}:
         raise DataError(
             f"{graph.name} and the jobs beside it have more than {MAX_WORDS} different operators; "
@@ -338,12 +262,12 @@ def _graphs_in(
             learned, without, noted = learned_sources(folder, learned)
             left_out += without
             notes += noted
-        found = _of_one_kind(folder, learned)
-        for source in track(found, "reading graphs", len(found)):
-            yield source.name, partial(_read, source, words)
+        _require_one_kind(folder, learned)
+        for source in track(learned, "reading graphs", len(learned)):
+            yield source.name, partial(source.graph, words)
 
 
-def _of_one_kind(folder: Path, sources: Sequence[JobSource]) -> Sequence[JobSource]:
+def _require_one_kind(folder: Path, sources: Sequence[JobSource]) -> None:
     traces = [source.name for source in sources if source.is_trace]
     graphs = [source.name for source in sources if not source.is_trace]
     if traces and graphs:
@@ -352,33 +276,19 @@ def _of_one_kind(folder: Path, sources: Sequence[JobSource]) -> Sequence[JobSour
             f"({len(graphs)}, such as '{graphs[0]}'); a data set is made of one kind, so name a "
             "sub-folder, or move the others away."
         )
-    return sources
-
-
-def _read(source: JobSource, public_words: PublicWords) -> AttributedGraph:
-    found = source.read()
-    if isinstance(found, Workload):
-        return _job(source.name, found, public_words)
-    return replace(found, name=source.name)
 
 
 def _sample(sample: StoredSample, public_words: PublicWords) -> AttributedGraph:
     if sample.is_job:
-        return _job(sample.name, sample.workload(), public_words)
+        return job_of(sample.name, sample.workload(), public_words)
     conditions = {**sample.graph.conditions, **size_conditions(sample.graph.layer_N)}
     return replace(sample.graph, name=sample.name, conditions=conditions)
-
-
-def _job(name: str, workload: Workload, public_words: PublicWords) -> AttributedGraph:
-    return job_graph(name, rank_classes(workload), workload.groups, {}, public_words=public_words)
 
 
 def unknown_operators(schema: GraphSchema, dag: DAG) -> int:
     """Return the number of nodes of a job whose operator is not public and not kept."""
     first = schema.attributes[0]
-    if not schema.kind.has_traces or not isinstance(first, CategoryAttribute):
-        return 0
-    if OTHER not in first.values:
+    if not isinstance(first, CategoryAttribute) or OTHER not in first.values:
         return 0
     return int((dag.x_NA[:, 0] == first.values.index(OTHER)).sum())
 
@@ -386,7 +296,6 @@ def unknown_operators(schema: GraphSchema, dag: DAG) -> int:
 def _unmatched_labels(
     config: FolderConfig, labels: Labels, names: Sequence[str]
 ) -> tuple[Note, ...]:
-    """Return a note on the labels that belong to no graph of a folder."""
     notes, known = NoteCollector(str(config.labels)), set(names)
     for name in labels.conditions.keys() - known:
         # Each label has the name of a folder beside its own; one of both is enough.
@@ -397,7 +306,6 @@ def _unmatched_labels(
 
 
 def _check_names(config: FolderConfig, labels: Labels, names: Sequence[str]) -> None:
-    """Raise DataError if labels are given but none of them belongs to a graph."""
     known: Mapping[str, object] = labels.conditions
     if known and not set(names) & set(known):
         raise DataError(

@@ -23,13 +23,7 @@ _UNTRAINED = ("program-loss", "program-parameters")
 
 @dataclass(frozen=True, eq=False)
 class ProgramOfJob:
-    """What was found of one job's program.
-
-    Attributes:
-        name: Of the job, below the folder.
-        program: Its forward program; None if there is none that runs.
-        reason: Why there is none, a sentence.
-    """
+    """The program of a job, or the reason why there is none that runs."""
 
     name: str
     program: Program | None
@@ -40,14 +34,12 @@ def programs_in(folder: str | Path, *, training: bool = True) -> Iterator[Progra
     """Yield the forward program of every job in a folder, after the files that cannot be read.
 
     It is the one that was recorded with a job's trace (``NAME.program.json``), or else that of the
-    trace of its first rank, as PyTorch wrote it or as Chakra.
-
-    Args:
-        folder: Searched with its sub-folders.
-        training: Whether a program must end in a loss that trains every parameter.
+    trace of its first rank, as PyTorch wrote it or as Chakra. With ``training`` a program must end
+    in a loss that trains every parameter.
 
     Raises:
         DataError: If there is no such folder.
+
     """
     sources = find_sources(Path(folder))
     for line in sources.faulty:
@@ -74,15 +66,12 @@ def program_of_job(source: JobSource, *, training: bool = True) -> ProgramOfJob:
 def learned_sources(
     folder: Path, sources: Sequence[JobSource]
 ) -> tuple[Sequence[JobSource], tuple[str, ...], tuple[Note, ...]]:
-    """Return the jobs of a folder as what is learned of them.
+    """Return the jobs of a folder as what is learned of them, reasons of others, and notes.
 
-    That is the forward program of each trace that records the arguments of its operators. Where no
-    trace has a program, traces are learned as graphs.
+    That is the forward program of each trace that records the arguments of its operators. Jobs
+    without a program beside others that have one are left out. Where no trace has a program, traces
+    are learned as graphs, with a note on those that record arguments.
 
-    Returns:
-        The sources; those of jobs that have no program beside others that have one, with the
-        reason; and a note on jobs that record arguments and have no program, where all are learned
-        as graphs.
     """
     traces = [source for source in sources if source.is_trace]
     recorded = [source for source in traces if _records_arguments(source)]

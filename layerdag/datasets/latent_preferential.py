@@ -14,74 +14,38 @@ The exact generator of the LayerDAG paper (arXiv 2411.02322, section 5.1) is not
 keeps its idea, but validity figures on it are not comparable one to one with the paper's.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
 
 from layerdag.dag.dag import DAG
 from layerdag.datasets.dataset import GraphDataset
+from layerdag.datasets.settings import LatentPreferentialConfig
 from layerdag.errors import UsageError
 from layerdag.graph.attributed_graph import SPLITS, AttributedGraph, Split, size_conditions
 from layerdag.runtime.rng import numpy_generator
 
 VALUES = ("0", "1")
+MIN_LAYERS, MAX_LAYERS = 3, 8
+MAX_WIDTH = 6
+"""Nodes of a layer at most."""
+MAX_IN_DEGREE = 6
 
 
-@dataclass(frozen=True)
-class LatentPreferentialSettings:
-    """What the graphs look like.
-
-    Attributes:
-        rho: Tolerance of the rule, at least 0.
-        min_layers: Layers of a graph at least.
-        max_layers: Layers of a graph at most.
-        max_width: Nodes of a layer at most; at least 2.
-        max_in_degree: Predecessors of a node at most; at least 2.
-
-    Raises:
-        UsageError: If a value is out of bounds.
-    """
-
-    rho: float = 0.0
-    min_layers: int = 3
-    max_layers: int = 8
-    max_width: int = 6
-    max_in_degree: int = 6
-
-    def __post_init__(self) -> None:
-        fine = (
-            self.rho >= 0
-            and 1 <= self.min_layers <= self.max_layers
-            and self.max_width >= 2
-            and self.max_in_degree >= 2
-        )
-        if not fine:
-            raise UsageError(
-                f"Latent-preferential graphs need rho >= 0, 1 <= min_layers <= max_layers, "
-                f"max_width >= 2 and max_in_degree >= 2; found {self}."
-            )
-
-
-def load_latent_preferential(
-    *,
-    rho: float = 0.0,
-    num_train: int = 1000,
-    num_val: int = 100,
-    num_test: int = 100,
-    seed: int = 0,
-) -> GraphDataset:
+def load_latent_preferential(config: LatentPreferentialConfig) -> GraphDataset:
     """Generate a data set; graph i of a split depends on the seed, the split and i alone.
 
     Raises:
         UsageError: If rho is negative.
     """
-    settings = LatentPreferentialSettings(rho=rho)
-    counts = dict(zip(SPLITS, (num_train, num_val, num_test), strict=True))
+    if config.rho < 0:
+        raise UsageError(f"Latent-preferential graphs need rho >= 0, found {config.rho}.")
+    counts = dict(zip(SPLITS, (config.num_train, config.num_val, config.num_test), strict=True))
     parts: dict[Split, list[AttributedGraph]] = {
         split: [
             latent_preferential_graph(
-                numpy_generator(seed, "latent_preferential", split, i), settings, f"{split}/{i}"
+                numpy_generator(config.seed, "latent_preferential", split, i),
+                config.rho,
+                f"{split}/{i}",
             )
             for i in range(count)
         ]
@@ -91,12 +55,7 @@ def load_latent_preferential(
 
 
 def is_valid(dag: DAG, rho: float) -> bool:
-    """Return whether every node keeps the rule.
-
-    Args:
-        dag: Its first attribute has the codes 0 and 1; any node order.
-        rho: Tolerance.
-    """
+    """Return whether every node keeps the rule; the first attribute has the codes 0 and 1."""
     source_E, target_E = dag.edge_index_2E
     value_E = dag.x_NA[source_E, 0]
     count_N2 = torch.zeros(dag.num_nodes, 2, dtype=torch.int64)
@@ -105,12 +64,10 @@ def is_valid(dag: DAG, rho: float) -> bool:
     return bool((high_N <= (1 + rho) * low_N + 1e-9).all())
 
 
-def latent_preferential_graph(
-    rng: np.random.Generator, settings: LatentPreferentialSettings, name: str
-) -> AttributedGraph:
+def latent_preferential_graph(rng: np.random.Generator, rho: float, name: str) -> AttributedGraph:
     """Draw one graph."""
-    num_layers = int(rng.integers(settings.min_layers, settings.max_layers + 1))
-    width_L = rng.integers(1, settings.max_width + 1, num_layers)
+    num_layers = int(rng.integers(MIN_LAYERS, MAX_LAYERS + 1))
+    width_L = rng.integers(1, MAX_WIDTH + 1, num_layers)
     width_L[0] = max(2, width_L[0])
     layer_N = np.repeat(np.arange(num_layers), width_L)
     value_N = rng.integers(0, 2, layer_N.size)
@@ -123,7 +80,7 @@ def latent_preferential_graph(
         old = int(new[0])
         log_odds_O = np.log(weight_N[:old] * (1 + degree_N[:old]))
         in_last_O = layer_N[:old] == layer - 1
-        edges_2E = _predecessors(rng, settings, value_N[:old], log_odds_O, in_last_O, len(new))
+        edges_2E = _predecessors(rng, rho, value_N[:old], log_odds_O, in_last_O, len(new))
         degree_N[:old] += np.bincount(edges_2E[0], minlength=old)
         edges.append(edges_2E + np.array([[0], [old]]))
     edges_2E = np.concatenate([np.zeros((2, 0), np.int64), *edges], axis=1)
@@ -140,7 +97,7 @@ def latent_preferential_graph(
 
 def _predecessors(
     rng: np.random.Generator,
-    settings: LatentPreferentialSettings,
+    rho: float,
     value_O: np.ndarray,
     log_odds_O: np.ndarray,
     in_last_O: np.ndarray,
@@ -152,7 +109,7 @@ def _predecessors(
     parent_W = np.where(in_last_O, noise_WO, -np.inf).argmax(axis=1)
     noise_WO[rows_W, parent_W] = np.inf
     have_2 = np.bincount(value_O, minlength=2)
-    want_W2 = _counts(rng, settings, have_2, num_new)
+    want_W2 = _counts(rng, rho, have_2, num_new)
     chosen_WO = np.zeros(noise_WO.shape, dtype=bool)
     for value in (0, 1):
         position_O = np.flatnonzero(value_O == value)
@@ -165,15 +122,15 @@ def _predecessors(
 
 def _counts(
     rng: np.random.Generator,
-    settings: LatentPreferentialSettings,
+    rho: float,
     have_2: np.ndarray,
     num_new: int,
 ) -> np.ndarray:
-    most = min(settings.max_in_degree // 2, int(have_2.min()))
+    most = min(MAX_IN_DEGREE // 2, int(have_2.min()))
     rare_W = rng.integers(1, most + 1, num_new)
     common = rng.integers(0, 2, num_new)
-    extra_W = np.floor(settings.rho * rare_W + 1e-9).astype(np.int64)
-    supply_W = np.minimum(have_2[common], settings.max_in_degree - rare_W)
+    extra_W = np.floor(rho * rare_W + 1e-9).astype(np.int64)
+    supply_W = np.minimum(have_2[common], MAX_IN_DEGREE - rare_W)
     limit_W = np.maximum(np.minimum(rare_W + extra_W, supply_W), rare_W)
     common_W = rng.integers(rare_W, limit_W + 1)
     want_W2 = np.empty((num_new, 2), dtype=np.int64)

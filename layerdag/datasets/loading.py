@@ -10,28 +10,19 @@ from typing import Any, overload
 from layerdag.codec.formats import may_be_read
 from layerdag.datasets.conversion import GraphLike
 from layerdag.datasets.dataset import GraphDataset, GraphSplit, split_named
-from layerdag.datasets.settings import CONFIGS, DataConfig, find_label_file
+from layerdag.datasets.settings import CONFIGS, DataConfig, FolderConfig, find_label_file
 from layerdag.datasets.splits import SplitFingerprint
 from layerdag.errors import ConfigError, UsageError
 from layerdag.runtime.files import entries_below
 from layerdag.runtime.settings import build_settings, did_you_mean
 from layerdag.samples.manifest import is_run
 
-LOADERS = {
-    "corpus": "layerdag.datasets.corpus",
-    "programs": "layerdag.datasets.programs",
-    "tpu_tile": "layerdag.datasets.tpu_tile",
-    "dgrl": "layerdag.datasets.dgrl",
-    "alibaba": "layerdag.datasets.alibaba",
-    "latent_preferential": "layerdag.datasets.latent_preferential",
-    "folder": "layerdag.datasets.folder",
-}
-"""File whose function ``load_<name>`` loads the data set of that name."""
-
 GENERATED = ("corpus", "programs", "latent_preferential")
 """Names of the data sets that need no folder."""
 
 _REGISTERED: dict[str, Callable[..., GraphDataset]] = {}
+_DGRL_FILES = ("num-node-list.csv*", "train/node-label-root.csv*", "*/raw/is-timing-endpt.csv*")
+"""A file of each family of DGRL: those in one folder, SR, TIME."""
 
 
 def register_loader(name: str, function: Callable[..., GraphDataset]) -> None:
@@ -40,32 +31,9 @@ def register_loader(name: str, function: Callable[..., GraphDataset]) -> None:
     Raises:
         UsageError: If the package itself has a data set of that name.
     """
-    if name in LOADERS:
+    if name in CONFIGS:
         raise UsageError(f"layerdag has a data set '{name}' itself; take another name.")
     _REGISTERED[name] = function
-
-
-_DGRL_FILES = ("num-node-list.csv*", "train/node-label-root.csv*", "*/raw/is-timing-endpt.csv*")
-"""A file of each family of DGRL: those in one folder, SR, TIME."""
-
-
-def loader_of(name: str) -> Callable[..., GraphDataset]:
-    """Return the loader of the data set ``name``; imported on first use.
-
-    Raises:
-        ConfigError: If there is no data set of that name; names the nearest one.
-    """
-    if name in _REGISTERED:
-        return _REGISTERED[name]
-    if name not in LOADERS:
-        known = (*LOADERS, *_REGISTERED)
-        raise ConfigError(
-            f"There is no data set '{name}'.{did_you_mean(name, known)} Known: {', '.join(known)}."
-        )
-    loader: Callable[..., GraphDataset] = getattr(
-        importlib.import_module(LOADERS[name]), f"load_{name}"
-    )
-    return loader
 
 
 @overload
@@ -87,14 +55,13 @@ def load_dataset(
 
     Args:
         name_or_folder: "corpus" and "programs" (embedded), "latent_preferential" (generated),
-            a name that ``register_loader`` added, or a folder:
-            a corpus (``index.jsonl``), programs (``.jsonl.xz``), TPU Tile (``.pth``), a family of
-            DGRL
-            (``num-node-list.csv``), Alibaba's ``batch_task.csv``, or traces or flow graphs of
-            your own, with targets in ``labels.csv`` or ``labels.json``, or samples in parts; or a
-            list of graphs, see ``GraphDataset``.
+            a name that ``register_loader`` added, or a folder: a corpus (``index.jsonl``), programs
+            (``.jsonl.xz``), TPU Tile (``.pth``), a family of DGRL (``num-node-list.csv``),
+            Alibaba's ``batch_task.csv``, or traces or flow graphs of your own, with targets in
+            ``labels.csv`` or ``labels.json``, or samples in parts; or a list of graphs, see
+            ``GraphDataset``.
         split: "train", "val" or "test" for that part alone.
-        **options: Of the loader in ``layerdag.datasets``, such as ``families=("mlp",)`` of
+        **options: Settings of ``layerdag.datasets.settings``, such as ``families=("mlp",)`` of
             the corpus, or ``labels="times.csv"`` and ``seed=1`` of your own folder. Graphs of your
             own keep their words, and so does what is trained on them; ``public_words=()`` renames
             those that are not public, as ``layerdag train`` does.
@@ -108,19 +75,30 @@ def load_dataset(
         return load_dataset(name_or_folder, **options)[part]
     if not isinstance(name_or_folder, str | Path):
         return GraphDataset(name_or_folder, **options)
-    if str(name_or_folder) in (*GENERATED, *_REGISTERED):
-        name, arguments = str(name_or_folder), dict[str, Any]()
+    if str(name_or_folder) in _REGISTERED:
+        function = _REGISTERED[str(name_or_folder)]
+        _check_options(str(name_or_folder), options, list(inspect.signature(function).parameters))
+        return function(**options)
+    if str(name_or_folder) in GENERATED:
+        name, given = str(name_or_folder), options
     else:
         folder = Path(name_or_folder)
         name = kind_of_folder(folder, options)
-        arguments = {"folder": folder}
-        if name == "folder" and options.get("labels") is None:
-            arguments |= find_label_file(folder)
-        if name == "folder" and "public_words" not in options:
-            arguments["public_words"] = "all"
-    loader = loader_of(name)
-    _check_options(loader, options)
-    return loader(**{**options, **arguments})
+        given = {**options, "folder": folder}
+        if name == "folder":
+            given = {"public_words": "all", **given}
+            if options.get("labels") is None:
+                given |= find_label_file(folder)
+    known = [field.name for field in fields(CONFIGS[name]) if field.name != "name"]
+    _check_options(name, options, known)
+    return load_config(build_settings(CONFIGS[name], given))
+
+
+def _check_options(name: str, options: Mapping[str, Any], known: Sequence[str]) -> None:
+    for option in options:
+        if option not in known:
+            listed = ", ".join(known) or "none"
+            raise UsageError(f"data={name} has no option '{option}'; known are: {listed}.")
 
 
 def read_dataset(
@@ -143,17 +121,18 @@ def read_dataset(
         UsageError: If the folder is no data set, or has labels of its own and a file is named.
         DataError: If a file is damaged.
     """
-    options: dict[str, Any] = {} if labels is None else {"labels": labels}
-    options["public_words"] = public_words
-    kind = kind_of_folder(Path(folder), options)
+    folder = Path(folder)
+    kind = kind_of_folder(folder, {"labels": labels})
     if labels is not None:
         require_no_labels(folder, kind, labels)
-    if as_jobs and kind == "folder":
-        from layerdag.datasets.folder import load_jobs  # torch is imported with it
+    if kind != "folder":
+        return load_dataset(folder)
+    from layerdag.datasets.folder import load_folder  # torch is imported with it
 
-        found = find_label_file(Path(folder)) if labels is None else {"labels": labels}
-        return load_jobs(folder, public_words=public_words, **found)
-    return load_dataset(Path(folder), **(options if kind == "folder" else {}))
+    words = public_words if isinstance(public_words, str) else tuple(public_words)
+    known = find_label_file(folder).get("labels") if labels is None else Path(labels)
+    config = FolderConfig(folder=folder, labels=known, public_words=words)
+    return load_folder(config, as_jobs=as_jobs)
 
 
 def require_no_labels(folder: str | Path, kind: str, labels: str | Path) -> None:
@@ -172,26 +151,28 @@ def require_no_labels(folder: str | Path, kind: str, labels: str | Path) -> None
 def read_learned_dataset(
     folder: str | Path, labels: str | Path | None, learned: SplitFingerprint | None
 ) -> GraphDataset:
-    """Load the data set in a folder with private words renamed or kept, as a model learned it.
+    """Load the data set in a folder as a model learned it, by the split that the model records.
 
-    Args:
-        folder: Of the data set.
-        labels: Label file, see ``read_dataset``.
-        learned: The split that the model records, which depends on the words; None if it does not.
-
-    Raises:
-        UsageError: If the folder is no data set.
-        DataError: If a file is damaged.
+    Private words may have been renamed or kept, and traces that record arguments may have been
+    learned as programs or as graphs of jobs. Raises as ``read_dataset``.
     """
-    data = read_dataset(folder, labels)
-    if learned is None or learned == data.split or not data.renamed:
-        return data
-    kept = read_dataset(folder, labels, public_words="all")
-    return kept if learned == kept.split else data
+    first = read_dataset(folder, labels)
+    if learned in (None, first.split):
+        return first
+    as_jobs = (False, True) if kind_of_folder(Path(folder), {"labels": labels}) == "folder" else ()
+    for jobs in as_jobs:
+        data = read_dataset(folder, labels, as_jobs=True) if jobs else first
+        if learned == data.split:
+            return data
+        if data.renamed:
+            kept = read_dataset(folder, labels, public_words="all", as_jobs=jobs)
+            if learned == kept.split:
+                return kept
+    return first
 
 
 def kind_of_folder(folder: Path, options: Mapping[str, Any]) -> str:
-    """Return the name of the loader that reads a folder.
+    """Return the name of the data set that a folder holds.
 
     Raises:
         UsageError: If it holds nothing that a loader reads.
@@ -206,9 +187,7 @@ def kind_of_folder(folder: Path, options: Mapping[str, Any]) -> str:
         return "alibaba"
     if any(found for pattern in _DGRL_FILES for found in folder.glob(pattern)):
         return "dgrl"
-    if is_run(folder):
-        return "folder"
-    if options.get("labels") is not None or find_label_file(folder):
+    if is_run(folder) or options.get("labels") is not None or find_label_file(folder):
         return "folder"
     below = entries_below(folder) if folder.is_dir() else []
     if any(path.is_file() and may_be_read(path) for path in below):
@@ -220,15 +199,6 @@ def kind_of_folder(folder: Path, options: Mapping[str, Any]) -> str:
     )
 
 
-def _check_options(loader: Callable[..., GraphDataset], options: Mapping[str, Any]) -> None:
-    """Raise UsageError if the loader does not take an option."""
-    known = [name for name in inspect.signature(loader).parameters if name != "folder"]
-    for name in options:
-        if name not in known:
-            listed = ", ".join(known) or "none"
-            raise UsageError(f"{loader.__name__} has no option '{name}'; known are: {listed}.")
-
-
 def data_config(values: object) -> DataConfig:
     """Return the settings of the data set that ``values["name"]`` names.
 
@@ -237,20 +207,26 @@ def data_config(values: object) -> DataConfig:
     """
     if not isinstance(values, Mapping) or "name" not in values:
         raise ConfigError(f"'data' must be a group of settings with a name, found {values!r:.40}.")
-    loader_of(str(values["name"]))
-    if str(values["name"]) in _REGISTERED:
+    name = str(values["name"])
+    if name in _REGISTERED:
         raise ConfigError(
-            f"data={values['name']} was registered in this process and has no settings here; load "
-            "it with layerdag.load_dataset and pass the data set on."
+            f"data={name} was registered in this process and has no settings here; load it with "
+            "layerdag.load_dataset and pass the data set on."
         )
-    return build_settings(CONFIGS[str(values["name"])], values, "data")
+    if name not in CONFIGS:
+        known = (*CONFIGS, *_REGISTERED)
+        raise ConfigError(
+            f"There is no data set '{name}'.{did_you_mean(name, known)} Known: {', '.join(known)}."
+        )
+    return build_settings(CONFIGS[name], values, "data")
 
 
 def load_config(config: DataConfig) -> GraphDataset:
-    """Load a data set.
+    """Load a data set with the function ``load_<name>`` of the file of that name.
 
     Raises:
         DataError: If the files are missing or damaged.
     """
-    arguments = {f.name: getattr(config, f.name) for f in fields(config) if f.name != "name"}
-    return loader_of(config.name)(**arguments)
+    loader = importlib.import_module(f"layerdag.datasets.{config.name}")
+    data: GraphDataset = getattr(loader, f"load_{config.name}")(config)
+    return data

@@ -33,15 +33,12 @@ def rename_private_words(
 ) -> tuple[list[AttributedGraph], Renamed]:
     """Return the graphs with words that are not public renamed, and which ones were.
 
-    Names of attributes and conditions stay.
-
-    Args:
-        graphs: Of all parts of a data set.
-        extra: Further words that are public; "all" for every word.
-        checked: Attributes whose words are known to be public.
+    Names of attributes and conditions stay, and so do words of ``extra`` ("all" for every word) and
+    those of the attributes ``checked``, which are known to be public.
 
     Raises:
         ConfigError: If ``extra`` is another word.
+
     """
     if extra == ALL:
         return list(graphs), {}

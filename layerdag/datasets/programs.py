@@ -11,10 +11,11 @@ import numpy as np
 
 from layerdag.dag.program_numbers import needed_programs, program_numbers
 from layerdag.datasets.cache import kept_dataset
-from layerdag.datasets.corpus import parts_of_records, run_graph
+from layerdag.datasets.corpus import corpus_parts, run_graph
 from layerdag.datasets.dataset import GraphDataset
-from layerdag.datasets.folder import avoiding_copies, require_public_calls
+from layerdag.datasets.folder import avoiding_copies
 from layerdag.datasets.run_plans import STEPS, MeasuredStep, measured_steps, run_plans
+from layerdag.datasets.settings import CorpusConfig, ProgramsConfig
 from layerdag.errors import DataError
 from layerdag.graph.attributed_graph import (
     LABEL,
@@ -24,7 +25,8 @@ from layerdag.graph.attributed_graph import (
     Split,
     size_conditions,
 )
-from layerdag.graph.formats.program_json import CALL, program_graph
+from layerdag.graph.formats.program_json import program_graph
+from layerdag.kinds.program import PROGRAM
 from layerdag.runtime.json_shape import parse_json
 from layerdag.runtime.notes import merge_notes
 from layerdag.runtime.reading import read_parsed
@@ -42,15 +44,7 @@ _HELD_OUT = 0.1
 _MIN_SPLIT = 5  # structures of a family from which on one is held out at least
 
 
-def load_programs(
-    folder: str | Path | None = None,
-    *,
-    corpus: str = "collected",
-    families: tuple[str, ...] = (),
-    seed: int = 0,
-    avoid_copies: bool = False,
-    operator_times: bool = False,
-) -> GraphDataset:
+def load_programs(config: ProgramsConfig) -> GraphDataset:
     """Load the programs of a folder with a file of JSON lines for each family.
 
     Conditions are the family, the numbers of nodes and of layers, and the depth, the number of
@@ -58,72 +52,48 @@ def load_programs(
     the structures of each family each for validation and test, none of families with few. The plans
     of their runs, where the folder of a corpus holds them, are kept in the schema.
 
-    Args:
-        folder: With ``FAMILY.jsonl.xz``; None is an embedded one.
-        corpus: Which embedded one: "collected", training runs of the embedded corpus; "public",
-            architectures of public packages; or "h100", steps that were measured on a GPU, with
-            the least step time (s) as label and the peak of memory as ``peak_bytes``.
-        families: Keep only these; all if empty.
-        seed: Of the split.
-        avoid_copies: Keep a hash of each structure in the schema, of held-out ones too, so that
-            samples repeat none. For public programs: whoever has the checkpoint can ask whether a
-            program was in the data set.
-        operator_times: Keep in the schema how long operators took in the runs of training programs,
-            so that steps of samples have times. The traces of the runs are read, some seconds.
-
     Raises:
         DataError: If a file is damaged, calls operators that are not PyTorch's, or nothing is left
             for training.
     """
-    folder = embedded_programs(corpus) if folder is None else Path(folder)
+    folder = config.folder or embedded_programs(config.corpus)
     files = [
         path
         for path in sorted(folder.glob("*.jsonl.xz"))
-        if not families or path.name.partition(".")[0] in families
+        if not config.families or path.name.partition(".")[0] in config.families
     ]
     if not files:
         raise DataError(f"{folder}: holds no FAMILY.jsonl.xz of the families asked for.")
-    load = partial(_built, folder, files, seed, avoid_copies, operator_times)
-    if operator_times or not folder.resolve().is_relative_to(embedded_corpus().resolve()):
+    load = partial(_built, config, folder, files)
+    if config.operator_times or not folder.resolve().is_relative_to(embedded_corpus().resolve()):
         return load()  # programs of a user leave no copy in a cache
-    chosen = {"reader": "programs", "seed": seed, "avoid_copies": avoid_copies}
+    chosen = {"reader": "programs", "seed": config.seed, "avoid_copies": config.avoid_copies}
     beside = [folder / STEPS, folder.parent / INDEX, folder.parent / "further" / INDEX]
     return kept_dataset(chosen, [*files, *filter(Path.is_file, beside)], load)
 
 
-def _built(
-    folder: Path, files: Sequence[Path], seed: int, avoid_copies: bool, operator_times: bool
-) -> GraphDataset:
-    parts: dict[Split, list[AttributedGraph]] = {"train": [], "val": [], "test": []}
+def _built(config: ProgramsConfig, folder: Path, files: Sequence[Path]) -> GraphDataset:
+    parts: dict[Split, list[AttributedGraph]] = {split: [] for split in SPLITS}
     steps = measured_steps(folder)
     for path in track(files, "reading programs", len(files)):
         graphs = [_measured(graph, steps.get(graph.name)) for graph in _read(path)]
-        require_public_calls((call for g in graphs for call in g.categories[CALL]), str(path))
-        for split, graph in zip(_splits(graphs, seed), graphs, strict=True):
+        PROGRAM.require_public(graphs, str(path))
+        for split, graph in zip(_splits(graphs, config.seed), graphs, strict=True):
             parts[split].append(graph)
     notes = merge_notes(note for graphs in parts.values() for g in graphs for note in g.notes)
     data = GraphDataset.build("programs", "program", parts).replaced(notes=notes)
     plan_of = {run: step.plan for run, step in steps.items()} or run_plans(folder.parent)
     data = _with_plans(data, parts["train"], plan_of)
-    if operator_times:
+    if config.operator_times:
         names = [graph.name for graph in parts["train"]]
         program_of = dict(zip(names, program_numbers(parts["train"]).tolist(), strict=True))
         durations = _run_durations(folder.parent, program_of)
         data = data.replaced(schema=replace(data.schema, durations=durations))
-    return avoiding_copies(data) if avoid_copies else data
+    return avoiding_copies(data) if config.avoid_copies else data
 
 
 def _run_durations(corpus: Path, program_of: Mapping[str, int]) -> Durations:
-    """Return how long operators took in runs of a corpus, as several programs show it.
-
-    Args:
-        corpus: Its folder.
-        program_of: The number of the program of each run, by the run's name.
-
-    Raises:
-        DataError: If the corpus has no such runs, or too few.
-        TraceError: If it is damaged.
-    """
+    """Return how long operators took in runs, given the number of the program of each run."""
     if not (corpus / INDEX).is_file():
         raise DataError(
             f"{corpus}: holds no runs ({INDEX} is missing), so nothing tells how long operators "
@@ -146,19 +116,17 @@ def _run_durations(corpus: Path, program_of: Mapping[str, int]) -> Durations:
 def jobs_of_programs(programs: GraphDataset, corpus: Path, max_nodes: int = 2000) -> GraphDataset:
     """Return the training steps that a corpus holds of programs, split as the programs are.
 
-    Args:
-        programs: The programs of its runs, as ``load_programs`` returns them.
-        corpus: Its folder.
-        max_nodes: Larger steps are left out, and listed.
+    Larger steps than ``max_nodes`` are left out, and listed.
 
     Raises:
         TraceError: If the corpus is damaged.
         DataError: If it has no step of a program to train on.
+
     """
     split_of = {name: split for split in SPLITS for name in programs.names[split]}
     found = [record for record in read_index(corpus) if record.run in split_of]
     records = [replace(record, split=split_of[record.run]) for record in found]
-    parts, left_out = parts_of_records(corpus, records, max_nodes)
+    parts, left_out = corpus_parts(CorpusConfig(max_nodes=max_nodes), corpus, records)
     data = GraphDataset.build("corpus", "trace", parts)
     # The split is that of the programs, by which samples tell what their model learned from.
     return data.replaced(left_out=(*left_out, *data.left_out), contents=programs.contents)

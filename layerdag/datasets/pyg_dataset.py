@@ -17,13 +17,9 @@ from layerdag.schema.schema import GraphSchema
 class PygDataset(InMemoryDataset):
     """The graphs of one split, for any PyG model, loader or transform; no file is written.
 
-    Attributes:
-        node_columns: Name of each column of ``x``.
-        codes: Number of codes of each column of ``x``, for embedding tables.
-        edge_types: Name of each code in ``edge_attr``.
-        numeric_columns: Name of each column of ``numeric``.
-        category_columns: Name of each column of ``category``.
-        names: Name of each graph.
+    Columns of ``x``, ``numeric`` and ``category`` have names; ``codes`` are the numbers of codes of
+    each column of ``x``, for embedding tables, ``edge_types`` the names of codes in ``edge_attr``.
+
     """
 
     def __init__(self, schema: GraphSchema, dags: Sequence[DAG], names: Sequence[str]) -> None:

@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from layerdag.errors import DataError
-from layerdag.runtime.json_shape import found_value, parse_json, require_known, require_shape
+from layerdag.runtime.json_shape import found_value, from_json, parse_json, require_known
 from layerdag.runtime.reading import read_parsed
 from layerdag.schema.plan_tables import SINGLE, PlannedStep, Setting
 from layerdag.traces.chakra.corpus import INDEX, RunRecord, read_index
@@ -56,25 +56,27 @@ def run_plans(corpus: Path) -> dict[str, PlannedStep]:
 
 STEPS = "steps.jsonl"
 """File beside programs of steps that were measured on a GPU: their plans, times and memory."""
-_STEP: Mapping[str, Any] = {
-    "run": str,
-    "family": str,
-    "settings": {"optimizer": str},
-    "precision": str,
-    "step_times_s": [float],
-    "peak_bytes": int,
-}
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A line of the file."""
+
+    run: str
+    family: str
+    settings: Mapping[str, str]
+    precision: str
+    step_times_s: tuple[float, ...]
+    peak_bytes: int
 
 
 @dataclass(frozen=True)
 class MeasuredStep:
     """A training step that was measured on a GPU.
 
-    Attributes:
-        plan: Of the step.
-        precision: "fp32", "tf32" or "bf16"; casts of autocast are calls of the program.
-        step_time_s: The least of the measured times, seconds.
-        peak_bytes: The most memory that was allocated.
+    The precision is "fp32", "tf32" or "bf16" (casts of autocast are calls of the program), the time
+    the least of the measured ones (s), the memory the most that was allocated.
+
     """
 
     plan: PlannedStep
@@ -104,18 +106,17 @@ def measured_steps(folder: Path) -> dict[str, MeasuredStep]:
 
 
 def _measured_step(data: Any) -> tuple[str, MeasuredStep]:
-    require_shape(data, _STEP)
-    require_known(data, _STEP)
-    require_known(data["settings"], _STEP["settings"])
-    optimizers = MEASURED_OPTIMIZERS.values()
-    if data["settings"]["optimizer"] not in optimizers:
-        found = found_value(data["settings"]["optimizer"])
-        raise ValueError(f"its optimizer is {found}, none of {', '.join(optimizers)}")
-    times, peak = data["step_times_s"], data["peak_bytes"]
+    row = from_json(_Row, data)
+    require_known(data, (field.name for field in fields(_Row)))
+    require_known(row.settings, ("optimizer",))
+    optimizer, known = row.settings.get("optimizer"), MEASURED_OPTIMIZERS.values()
+    if optimizer not in known:
+        raise ValueError(f"its optimizer is {found_value(optimizer)}, none of {', '.join(known)}")
+    times, peak = row.step_times_s, row.peak_bytes
     if not times or not all(0 < number < math.inf for number in (*times, peak)):
         raise ValueError("'step_times_s' and 'peak_bytes' must be above 0")
-    plan = PlannedStep(data["family"], SINGLE, dict(data["settings"]))
-    return data["run"], MeasuredStep(plan, data["precision"], min(times), peak)
+    plan = PlannedStep(row.family, SINGLE, dict(row.settings))
+    return row.run, MeasuredStep(plan, row.precision, min(times), peak)
 
 
 def _plan(record: RunRecord) -> PlannedStep | None:

@@ -1,7 +1,4 @@
-"""The settings of each data set; configs/data has a file for each with the same keys.
-
-The loader of the same name takes them as keywords.
-"""
+"""The settings of each data set; configs/data has a file for each with the same keys."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +15,17 @@ def find_label_file(folder: Path) -> dict[str, Path]:
 
 @dataclass(frozen=True)
 class CorpusConfig:
-    """The embedded corpus; see ``load_corpus``."""
+    """Jobs of a corpus folder (layout in ``layerdag.traces.pytorch``), one graph per run.
+
+    Attributes:
+        folder: A corpus folder; None is the embedded corpus.
+        further: A corpus folder with further runs, all of them to train on, by its path or, inside
+            ``folder``, by its name; runs whose graph is one of the corpus are left out. Conditions
+            that a request leaves open, and times of nodes, are drawn as in the corpus alone.
+        max_nodes: Larger graphs are left out, and listed.
+        families: Keep only these model families; all if empty.
+        strategies: Keep only these strategies; all if empty.
+    """
 
     name: Literal["corpus"] = "corpus"
     folder: Path | None = None
@@ -31,7 +38,13 @@ class CorpusConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class AlibabaConfig:
-    """Batch jobs of Alibaba's cluster trace of 2018; see ``load_alibaba``."""
+    """Batch jobs of Alibaba's cluster trace of 2018.
+
+    Attributes:
+        folder: With ``batch_task.csv``, ``.gz`` or ``.xz``.
+        num_graphs: Take the first so many jobs; None for all.
+        min_nodes: Jobs with fewer tasks are left out, and those with more than ``max_nodes``.
+    """
 
     name: Literal["alibaba"] = "alibaba"
     folder: Path
@@ -44,7 +57,14 @@ class AlibabaConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class DgrlConfig:
-    """One family of the DGRL benchmark; see ``load_dgrl``."""
+    """One family of the DGRL benchmark.
+
+    Attributes:
+        label: Of computational graphs "cortex" (Cortex-A76 CPU; default), "630gpu", "640gpu"
+            (Adreno) or "vpu"; milliseconds. Of AMP "gain" (default), "pm", "bw" or "fom". Of TIME
+            "setup" (default) or "hold", the least slack.
+        num_graphs: Use the first so many; all by default, and always of SR and TIME.
+    """
 
     name: Literal["dgrl"] = "dgrl"
     folder: Path
@@ -56,7 +76,24 @@ class DgrlConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class FolderConfig:
-    """A folder of traces or graphs; see ``load_folder``."""
+    """A folder of traces or graphs.
+
+    Attributes:
+        folder: Searched with its sub-folders, for traces or for flow graphs, not both; or samples
+            in parts, as ``layerdag sample format=tar`` writes them.
+        labels: CSV or JSON, see ``read_labels``. A graph without a line in it has the step time
+            that ``layerdag collect`` measured (``NAME.steps.json``) as its label, if there is one.
+        max_nodes: Larger graphs are left out, and listed.
+        held_out: Share of the graphs for validation and test together; None for a tenth each, and
+            of fewer than 100 graphs ten each as long as that is no more than a fifth.
+        public_words: Words of flow graphs and of conditions that may enter the schema, beside those
+            that are public (``private_words.py``); the others are renamed. "all" keeps every word.
+        min_programs: A call or an expression of sizes that fewer training programs of distinct
+            structure have points to one of them; the programs that have it are left out, and
+            listed, until every word is that of so many. 1 keeps all.
+        avoid_copies: Keep a hash of each program's structure in the schema, of held-out ones too,
+            so that no sample repeats one.
+    """
 
     name: Literal["folder"] = "folder"
     folder: Path
@@ -77,7 +114,7 @@ class FolderConfig:
 
 @dataclass(frozen=True)
 class LatentPreferentialConfig:
-    """Generated DAGs with a hard rule; see ``load_latent_preferential``."""
+    """Generated DAGs with a hard rule of tolerance ``rho`` (``latent_preferential.py``)."""
 
     name: Literal["latent_preferential"] = "latent_preferential"
     rho: float = 0.0
@@ -89,7 +126,20 @@ class LatentPreferentialConfig:
 
 @dataclass(frozen=True)
 class ProgramsConfig:
-    """Forward programs of an embedded corpus; see ``load_programs``."""
+    """Forward programs of a folder with a file of JSON lines for each family.
+
+    Attributes:
+        folder: With ``FAMILY.jsonl.xz``; None is an embedded one.
+        corpus: Which embedded one: "collected", training runs of the embedded corpus; "public",
+            architectures of public packages; or "h100", steps that were measured on a GPU, with
+            the least step time (s) as label and the peak of memory as ``peak_bytes``.
+        families: Keep only these; all if empty.
+        avoid_copies: Keep a hash of each structure in the schema, of held-out ones too, so that
+            samples repeat none. For public programs: whoever has the checkpoint can ask whether a
+            program was in the data set.
+        operator_times: Keep in the schema how long operators took in the runs of training programs,
+            so that steps of samples have times. The traces of the runs are read, some seconds.
+    """
 
     name: Literal["programs"] = "programs"
     folder: Path | None = None
@@ -102,7 +152,7 @@ class ProgramsConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TpuTileConfig:
-    """TPU Tile; see ``load_tpu_tile``."""
+    """TPU Tile, from ``.pth`` files."""
 
     name: Literal["tpu_tile"] = "tpu_tile"
     folder: Path
@@ -119,11 +169,11 @@ DataConfig = (
 )
 
 CONFIGS: dict[str, type[DataConfig]] = {
-    "alibaba": AlibabaConfig,
     "corpus": CorpusConfig,
-    "dgrl": DgrlConfig,
-    "folder": FolderConfig,
-    "latent_preferential": LatentPreferentialConfig,
     "programs": ProgramsConfig,
     "tpu_tile": TpuTileConfig,
+    "dgrl": DgrlConfig,
+    "alibaba": AlibabaConfig,
+    "latent_preferential": LatentPreferentialConfig,
+    "folder": FolderConfig,
 }

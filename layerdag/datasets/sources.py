@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from layerdag.codec.folding import job_graph, rank_classes
 from layerdag.codec.foreign import GRAPHS, foreign_format
 from layerdag.codec.formats import (
     CHAKRA,
@@ -22,6 +23,7 @@ from layerdag.codec.formats import (
     recognize,
 )
 from layerdag.codec.recognition import JSON_SUFFIX, stem_of, suffix_of
+from layerdag.codec.vocabulary import PublicWords
 from layerdag.errors import DataError
 from layerdag.graph.attributed_graph import AttributedGraph, size_conditions
 from layerdag.runtime.files import entries_below
@@ -92,6 +94,18 @@ class JobSource:
     program: Path | None = None
     traces: Callable[[], Workload] | None = None
 
+    def graph(self, public_words: PublicWords = ()) -> AttributedGraph:
+        """Read it as a graph; operators of a job that are neither public nor allowed are lost."""
+        found = self.read()
+        if isinstance(found, AttributedGraph):
+            return replace(found, name=self.name)
+        return job_of(self.name, found, public_words)
+
+
+def job_of(name: str, workload: Workload, public_words: PublicWords) -> AttributedGraph:
+    """Return the graph of a job."""
+    return job_graph(name, rank_classes(workload), workload.groups, {}, public_words=public_words)
+
 
 @dataclass(frozen=True)
 class Sources:
@@ -120,6 +134,7 @@ def find_sources(
 
     Raises:
         DataError: If there is no such folder, or it holds too many files to be one of traces.
+
     """
     if not folder.is_dir():
         raise DataError(f"{folder}: there is no such folder; check the path.")
@@ -281,7 +296,6 @@ class _Search:
 
 
 def _communicates(path: Path) -> bool:
-    """Return whether a Chakra file has communication; a damaged one counts as one that has."""
     try:
         return _COMMUNICATES in read_whole(path)
     except DataError:

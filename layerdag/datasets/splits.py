@@ -1,11 +1,9 @@
-"""Split by run, and fingerprints of a split.
+"""Splits by run, and fingerprints of a split: which graphs are for training, validation, test.
 
-Which graphs were for training, validation and test: one fingerprint of a whole split.
-
-Samples and checkpoints carry it, so that a command which compares samples with held-out graphs can
-refuse a split in which those were trained on. It must not reveal which graphs were trained
-on: a part's digest covers all of its graphs together, so that a guess can be tested only with every
-other graph of the part at hand, and testing one costs 100,000 rounds of SHA-256.
+Samples and checkpoints carry a fingerprint, so that a command which compares samples with held-out
+graphs can refuse a split in which those were trained on. It must not reveal which graphs were
+trained on: a part's digest covers all of its graphs together, so that a guess can be tested only
+with every other graph of the part at hand, and testing one costs 100,000 rounds of SHA-256.
 """
 
 import hashlib
@@ -30,10 +28,8 @@ _ABSENT = np.float64(np.nan).view(np.int64)
 class SplitFingerprint:
     """Digests of the parts of a split, whatever the order of graphs, files and nodes.
 
-    Attributes:
-        train: Of the training graphs, 32 hexadecimal digits; "" for no graph.
-        val: Of the validation graphs.
-        test: Of the test graphs.
+    Each has 32 hexadecimal digits; "" for no graph.
+
     """
 
     train: str
@@ -66,16 +62,10 @@ class SplitFingerprint:
 def require_same_split(
     learned: SplitFingerprint, here: SplitFingerprint, *, model: str, data: str
 ) -> None:
-    """Raise UsageError unless ``data`` is split as it was when the model was trained.
+    """Raise UsageError unless data is split as it was when the model was trained.
 
-    Args:
-        learned: Split that the model was trained with.
-        here: Split of the data at hand.
-        model: What carries the first, for the message.
-        data: What carries the second, for the message.
+    ``model`` and ``data`` name what carries the two splits.
 
-    Raises:
-        UsageError: Names the parts that differ and what to do.
     """
     parts = learned.differing(here)
     if not parts:
@@ -107,7 +97,6 @@ def content_hash(graph: AttributedGraph) -> str:
 
 
 def _codes(graph: AttributedGraph, name: str) -> np.ndarray:
-    """Return an attribute as int64 codes: hashes of words, bits of numbers."""
     if name in graph.categories:
         return np.array([_word_code(word) for word in graph.categories[name]], dtype=np.int64)
     values_N = np.asarray(graph.numbers[name], dtype=np.float64) + 0.0  # -0.0 becomes 0.0
@@ -116,7 +105,6 @@ def _codes(graph: AttributedGraph, name: str) -> np.ndarray:
 
 @lru_cache(maxsize=65_536)
 def _word_code(word: str) -> int:
-    """Return 63 bits of a hash of a word."""
     return int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest(), "little") >> 1
 
 
@@ -170,11 +158,10 @@ def split_graphs(
 ) -> dict[Split, list[AttributedGraph]]:
     """Split graphs at random; graphs that are equal but for their conditions stay together.
 
-    Args:
-        graphs: All graphs.
-        seed: Of the order; the split depends on it and on what the graphs are, not on their order.
-        sizes: Numbers of val and test graphs among so many distinct ones. Of few graphs the first
-            is for training, the second for val, the third for test.
+    The split depends on the seed and on what the graphs are, not on their order. ``sizes`` are the
+    numbers of val and test graphs among so many distinct ones. Of few graphs the first is for
+    training, the second for val, the third for test.
+
     """
     by_content: dict[str, list[AttributedGraph]] = {}
     for graph in graphs:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from layerdag.datasets.dataset import GraphDataset
+from layerdag.datasets.settings import TpuTileConfig
 from layerdag.errors import DataError
 from layerdag.graph.attributed_graph import (
     LABEL,
@@ -24,8 +25,8 @@ from layerdag.runtime.reading import read_parsed, require_plain_archive
 KEYS = ("src_list", "dst_list", "x_n_list", "y_list")
 
 
-def load_tpu_tile(folder: str | Path) -> GraphDataset:
-    """Load whichever of ``train.pth``, ``val.pth`` and ``test.pth`` lie in ``folder``.
+def load_tpu_tile(config: TpuTileConfig) -> GraphDataset:
+    """Load whichever of ``train.pth``, ``val.pth`` and ``test.pth`` lie in the folder.
 
     Each file holds lists ``src_list``, ``dst_list`` (int tensors), ``x_n_list`` (one node type a
     node) and ``y_list`` (runtime). If only ``val.pth`` is there, ``split.json`` beside it, lists of
@@ -34,7 +35,7 @@ def load_tpu_tile(folder: str | Path) -> GraphDataset:
     Raises:
         DataError: If no file is there, or one is not of this format.
     """
-    folder = Path(folder)
+    folder = config.folder
     parts: dict[Split, list[AttributedGraph]] = {
         split: _read(folder / f"{split}.pth", split)
         for split in SPLITS
@@ -51,7 +52,6 @@ def load_tpu_tile(folder: str | Path) -> GraphDataset:
 
 
 def _read(path: Path, split: str) -> list[AttributedGraph]:
-    """Read one file; nothing in it is executed."""
     try:
         require_plain_archive(path)
         content: Any = torch.load(path, map_location="cpu", weights_only=True)

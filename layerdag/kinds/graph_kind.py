@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -31,17 +32,17 @@ class ModelDefaults:
 
 @dataclass(frozen=True)
 class Card:
-    """Words for pages about a set of samples.
+    """Words for pages about a set of samples, and their files.
 
     Attributes:
-        title: What the samples are.
-        graphs: The same beside a number of them.
+        title: What the samples are; ``graphs`` is the same beside a number of them.
         encoding: Format of their files.
         target: What a surrogate predicts.
         label: Meaning of the column of labels.
         files: Description of their files.
         pattern: Names of their files in the folder of samples.
         media_type: Of a file.
+
     """
 
     title: str
@@ -61,8 +62,8 @@ class GraphKind(ABC):
         name: In schemas and checkpoints.
         plural: For messages.
         has_traces: Whether a graph is a job, which unfolds into one trace per rank.
-        has_steps: Whether it is a program, from which training steps are derived.
-        has_size_tables: Whether a graph has a table of sizes among its conditions.
+        has_steps: Whether it is a program, with a table of sizes among its conditions, from which
+            training steps are derived.
         known_words: Attributes and conditions whose words are public.
         largest_number: Upper bound of the numbers of a node.
         models: Defaults of models.
@@ -76,7 +77,6 @@ class GraphKind(ABC):
     plural: ClassVar[str]
     has_traces: ClassVar[bool] = False
     has_steps: ClassVar[bool] = False
-    has_size_tables: ClassVar[bool] = False
     known_words: ClassVar[tuple[str, ...]] = ()
     largest_number: ClassVar[float] = math.inf
     models: ClassVar[ModelDefaults]
@@ -85,6 +85,15 @@ class GraphKind(ABC):
     caution: ClassVar[str] = ""
     card: ClassVar[Card]
 
+    @property
+    def notice(self) -> dict[str, str]:
+        """The caution as an entry of a manifest, if there is one."""
+        return {"caution": self.caution} if self.caution else {}
+
+    def kept_as_read(self, graphs: Sequence[AttributedGraph]) -> Sequence[AttributedGraph]:
+        """Return the graphs that a data set keeps beside their codes, which round numbers."""
+        return ()
+
     @abstractmethod
     def describes(self, graph: AttributedGraph) -> bool:
         """Return whether a graph has the attributes of this kind."""
@@ -92,6 +101,10 @@ class GraphKind(ABC):
     def with_vocabularies(self, graph: AttributedGraph) -> AttributedGraph:
         """Return a graph with the vocabularies that all graphs of this kind have."""
         return graph
+
+    def require_public(self, graphs: Sequence[AttributedGraph], source: str) -> None:
+        """Raise DataError if too much of the graphs is private to be learned."""
+        del graphs, source  # words of other graphs are renamed instead
 
     def stored_graph(self, sample: "StoredSample") -> AttributedGraph:
         """Return the graph of a stored sample that is compared with graphs of this kind."""

@@ -1,9 +1,11 @@
 """Jobs: training steps as one graph of all ranks, made of execution traces."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, final
 
 from layerdag.codec.folding import CATEGORIES, OPEN_VOCABULARIES, VOCABULARIES
+from layerdag.codec.vocabulary import require_operators
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.kinds.graph_kind import Card, GraphKind, ModelDefaults
 
@@ -47,6 +49,14 @@ class JobKind(GraphKind):
     def with_vocabularies(self, graph: AttributedGraph) -> AttributedGraph:
         """See ``GraphKind.with_vocabularies``."""
         return replace(graph, open_vocabularies=OPEN_VOCABULARIES, vocabularies=VOCABULARIES)
+
+    def require_public(self, graphs: Sequence[AttributedGraph], source: str) -> None:
+        """See ``GraphKind.require_public``."""
+        require_operators(graphs, source)
+
+    def kept_as_read(self, graphs: Sequence[AttributedGraph]) -> Sequence[AttributedGraph]:
+        """See ``GraphKind.kept_as_read``."""
+        return graphs
 
     def comparable(self, sample: Any) -> Any:
         """See ``GraphKind.comparable``; of a program it is its training step."""

@@ -1,11 +1,14 @@
 """Programs: the calls of a forward pass that ends in a loss; its step follows from a plan."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
+from layerdag.errors import DataError
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.graph.formats import program_json
 from layerdag.kinds.graph_kind import Card, GraphKind, ModelDefaults
+from layerdag.runtime.settings import shorten
 
 if TYPE_CHECKING:
     from layerdag.samples.stored import StoredSample
@@ -22,7 +25,6 @@ class ProgramKind(GraphKind):
     name = "program"
     plural = "programs"
     has_steps = True
-    has_size_tables = True
     known_words = (*program_json.ATTRIBUTES, EDGE)
     models = ModelDefaults("observed", "observed", encodes_sizes=True, draws_out_degrees=False)
     formats = ("et", "program", "graphml", "json")
@@ -41,6 +43,18 @@ class ProgramKind(GraphKind):
     def describes(self, graph: AttributedGraph) -> bool:
         """See ``GraphKind.describes``."""
         return graph.categories.keys() == set(program_json.ATTRIBUTES)
+
+    def require_public(self, graphs: Sequence[AttributedGraph], source: str) -> None:
+        """See ``GraphKind.require_public``; samples with operators of others could not run."""
+        calls = {call for graph in graphs for call in graph.categories[program_json.CALL]}
+        private = sorted(call for call in calls if not program_json.has_public_operator(call))
+        if private:
+            raise DataError(
+                f"{source}: its programs have {len(private):,} different calls of operators that "
+                f"are not PyTorch's, such as '{shorten(private[0].partition(' ')[0], 60)}'; "
+                "samples could not run them, and checkpoints would hold their names. Leave these "
+                "programs out."
+            )
 
     def stored_graph(self, sample: "StoredSample") -> AttributedGraph:
         """See ``GraphKind.stored_graph``; of a derived job it is the program behind it."""

@@ -50,9 +50,9 @@ from layerdag.privacy.shadows import ShadowReport, ShadowSettings, shadow_attack
 from layerdag.runtime.notes import Note, merge_notes
 from layerdag.runtime.terminal import stage, stages, track
 from layerdag.samples.manifest import read_manifest
+from layerdag.samples.stream import SampleStream, stream_samples
 from layerdag.schema.schema import GraphSchema
 from layerdag.statistics import Verdict
-from layerdag.surrogates.data import SampleStream, stream_samples
 from layerdag.training.checkpoint import LoadedCheckpoint, checkpoint_schema, load_checkpoint
 from layerdag.viz.html import interval, number, percent, percents
 

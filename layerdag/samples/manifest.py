@@ -19,6 +19,7 @@ from layerdag.graph.formats import program_json
 from layerdag.runtime.files import write_text
 from layerdag.runtime.json_shape import (
     found_value,
+    from_json,
     parse_json,
     plain_reason,
     require_known,
@@ -45,28 +46,34 @@ def sample_name(index: int) -> str:
 
 PART_FORMATS = ("tar", "parquet")
 PART_FORMAT = "layerdag-part-1"
-_CONDITIONS = {str: (float, str, bool)}
-_SAMPLE = {
-    "name": str,
-    "seed": int,
-    "nodes": int,
-    "truncated": bool,
-    "ranks?": (int, None),
-    "conditions": _CONDITIONS,
-}
-_INDEX_SHAPE = {
-    "format": str,
-    "part": int,
-    "file": str,
-    "num_bytes": int,
-    "sha256": str,
-    "samples": [_SAMPLE],
-    "missing?": [{"name": str, "seed": int, "reason": str}],
-}
-
-
 _PART = "part-"
 _INDEX = re.compile(rf"{_PART}(\d{{6,18}})\.json")
+
+
+@dataclass(frozen=True)
+class _Missing:
+    name: str
+    seed: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class _Sample:
+    name: str
+    seed: int
+    nodes: int
+    truncated: bool
+    conditions: Mapping[str, float | str | bool]
+    ranks: int | None = None
+
+
+def _read(cls: type[Any], path: Path, wanted: str) -> Any:
+    content = parse_json(read_parsed(path))
+    found = from_json(cls, content)
+    if content.pop("format", None) != wanted:
+        raise ValueError(f"its format is not {wanted}")
+    require_known(content, [one.name for one in fields(cls)])
+    return found
 
 
 def part_name(part: int) -> str:
@@ -85,7 +92,8 @@ class PartIndex:
         sha256: Hash of the file.
         samples: One entry for each sample: name, seed, conditions, nodes, edges, truncated; of jobs
             in a tar also ranks and repairs.
-        missing: Name, seed and reason of those that are not there: no program was found.
+        missing: Name, seed and reason of those that could not be made.
+
     """
 
     part: int
@@ -114,15 +122,15 @@ class PartIndex:
 
         Raises:
             DataError: If it is missing or damaged.
+
         """
         path = folder / f"{part_name(part)}.json"
         try:
-            content = parse_json(read_parsed(path))
-            require_shape(content, _INDEX_SHAPE)
-            if content.pop("format") != PART_FORMAT:
-                raise ValueError(f"its format is not {PART_FORMAT}")
-            require_known(content, [one.name for one in fields(cls)])
-            index = cls(**content)
+            index: PartIndex = _read(cls, path, PART_FORMAT)
+            for entry in index.samples:
+                from_json(_Sample, entry, "samples")
+            for entry in index.missing:
+                from_json(_Missing, entry, "missing")
             names = [f"{part_name(part)}.{ending}" for ending in PART_FORMATS]
             if index.part != part or index.file not in names:
                 raise ValueError(f"it is the index of {found_value(index.file)}")
@@ -135,14 +143,6 @@ class PartIndex:
 
 
 RUN_FORMAT = "layerdag-samples-1"
-_RUN_SHAPE = {
-    "format": str,
-    "num": int,
-    "part_size": int,
-    "seed": int,
-    "file_format": str,
-    "request": dict,
-}
 _MOST_ABSENT, _SHOWN_ABSENT = 1_000, 3
 
 
@@ -155,10 +155,11 @@ class SampleRun:
 
     Attributes:
         num: Number of samples, at least 1.
-        part_size: Samples of a part; the last one may have fewer. At least 1.
+        part_size: Samples of a part; the last one may have fewer.
         file_format: One of ``PART_FORMATS``.
         seed: Of sample 0; sample i has ``seed + i``.
         request: All else that determines the samples, as plain JSON.
+
     """
 
     num: int
@@ -203,12 +204,7 @@ class SampleRun:
         return index if index.file == file and index.seeds == seeds else f"{name} is of another run"
 
     def absent(self, folder: Path, most: int) -> list[str]:
-        """Return the first parts whose samples are not there, each file with the reason.
-
-        Args:
-            folder: Of the run.
-            most: Number of files that are named at most.
-        """
+        """Return at most so many parts whose samples are not there, each with the reason."""
         doubts = ((part, self._index_or_doubt(folder, part)) for part in range(self.num_parts))
         found = (f"{self.file_of(p)} ({why})" for p, why in doubts if isinstance(why, str))
         return list(islice(found, most))
@@ -253,12 +249,7 @@ class SampleRun:
         """
         path = Path(folder) / RUN
         try:
-            content = parse_json(read_parsed(path))
-            require_shape(content, _RUN_SHAPE)
-            if content.pop("format") != RUN_FORMAT:
-                raise ValueError(f"its format is not {RUN_FORMAT}")
-            require_known(content, [one.name for one in fields(cls)])
-            run = cls(**content)
+            run: SampleRun = _read(cls, path, RUN_FORMAT)
             if run.num < 1 or run.part_size < 1:
                 raise ValueError("'num' and 'part_size' must be whole numbers from 1 on")
             if run.file_format not in PART_FORMATS:

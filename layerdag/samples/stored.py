@@ -23,12 +23,13 @@ class StoredSample:
 
     Attributes:
         name: "sample-" and its number; in a manifest any name.
-        seed: It was sampled with; None where a manifest does not say.
+        seed: None where a manifest does not say.
         conditions: Requested ones, by name; the label is predicted with ``labels=predicted``.
         entry: All that is noted of it: nodes, edges, whether it is truncated, ranks, repairs.
         source: File and name, for messages.
         files: Content of its files by name; empty in a table.
         row: The graph, from a table.
+
     """
 
     name: str

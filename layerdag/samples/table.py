@@ -79,7 +79,7 @@ def table_schema(schema: GraphSchema) -> Any:
             ("conditions", pa.struct(conditions)),
             ("nodes", pa.list_(pa.struct(nodes))),
             ("edges", pa.list_(pa.struct(edges))),
-            *([(SIZES, pa.map_(pa.string(), pa.int64()))] if schema.kind.has_size_tables else []),
+            *([(SIZES, pa.map_(pa.string(), pa.int64()))] if schema.kind.has_steps else []),
         ],
         metadata={
             "format": FORMAT,
@@ -90,12 +90,7 @@ def table_schema(schema: GraphSchema) -> Any:
 
 
 def sample_table(rows: Sequence[Row], schema: GraphSchema) -> Any:
-    """Return a table (of pyarrow) with a row for each sample.
-
-    Args:
-        rows: Samples of one checkpoint.
-        schema: Of the checkpoint.
-    """
+    """Return a table (of pyarrow) with a row for each sample of one checkpoint."""
     import pyarrow as pa
 
     wanted = table_schema(schema)
@@ -150,12 +145,9 @@ def _edges(graphs: Sequence[AttributedGraph], wanted: Any) -> Any:
 class TableWriter:
     """Writes the samples of one part, some hundred rows at a time.
 
-    Args:
-        path: File to write.
-        schema: Of the checkpoint.
-
     Raises:
         UsageError: If pyarrow is not installed.
+
     """
 
     def __init__(self, path: Path, schema: GraphSchema) -> None:
@@ -220,13 +212,7 @@ def _require_small_groups(metadata: Any, path: str | Path) -> None:
 
 @dataclass(frozen=True)
 class _Table:
-    """What all rows of a file have in common.
-
-    Attributes:
-        edge_types: Name of each edge type.
-        units: Unit of each number.
-        path: Of the file.
-    """
+    """The names of edge types and the units of numbers, which all rows of a file share."""
 
     edge_types: tuple[str, ...]
     units: Mapping[str, str]
@@ -234,13 +220,11 @@ class _Table:
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[bytes, bytes], path: str) -> "_Table":
-        """Return what the metadata of a schema says."""
         edge_types = tuple(str(name) for name in json.loads(metadata[b"edge_types"]))
         units = {str(k): str(v) for k, v in json.loads(metadata[b"units"]).items()}
         return cls(edge_types, units, path)
 
     def samples(self, batch: Any) -> Iterator[StoredSample]:
-        """Yield the sample of each row."""
         nodes, edges = batch.column("nodes"), batch.column("edges")
         plain = batch.select(["name", "seed", "truncated", "ranks", "conditions"]).to_pylist()
         sizes = batch.column(SIZES).to_pylist() if SIZES in batch.schema.names else None

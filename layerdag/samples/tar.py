@@ -29,11 +29,7 @@ _BLOCK = tarfile.BLOCKSIZE
 
 
 class TarWriter:
-    """Writes the samples of one part, each as it is made.
-
-    Args:
-        file: Where to; written from front to back.
-    """
+    """Writes the samples of one part from front to back, each as it is made."""
 
     def __init__(self, file: io.BufferedIOBase) -> None:
         self._file = file

@@ -79,12 +79,11 @@ Noted = tuple[dict[str, Any], bool]
 
 
 class SampleFolder:
-    """An unfinished folder of samples, held by this process; made by ``filling``.
+    """An unfinished folder of samples, held by this process; made by ``open_sample_folder``.
 
-    Attributes:
-        path: The folder.
-        entries: What the manifest will say of each finished sample, in order.
-        missing: What it will say of those that cannot be made, in order.
+    ``entries`` and ``missing`` are what the manifest will say of finished samples and of those that
+    cannot be made, in order.
+
     """
 
     def __init__(self, path: Path, out: Path, noted: Sequence[Noted]) -> None:
@@ -128,16 +127,14 @@ def open_sample_folder(
 ) -> Iterator[SampleFolder]:
     """Yield the unfinished folder of ``out``, with what an earlier run of ``request`` finished.
 
-    Args:
-        out: Where the samples shall lie in the end.
-        request: All that determines the samples, as JSON-serializable data.
-        num: Number of samples wanted.
-        overwrite: Whether older samples, or those of another unfinished run, may be replaced.
+    The request is all that determines the samples, as JSON. Older samples, or those of another
+    unfinished run, are replaced only with ``overwrite``.
 
     Raises:
         UsageError: If something stands at ``out`` that may not be replaced, the unfinished run was
             another one, or another process is sampling into ``out``.
         KeyboardInterrupt: As it came, with a sentence on what is kept.
+
     """
     real = Path(os.path.realpath(out))
     partial = real.with_name(f"{real.name}.partial")
@@ -200,7 +197,6 @@ def _goes_on(
 
 
 def _header(folder: Path) -> dict[str, Any] | None:
-    """Return the request that an unfinished folder answers, None if there is none to be read."""
     try:
         with (folder / JOURNAL).open(encoding="utf-8") as journal:
             request = json.loads(journal.readline())["request"]
@@ -268,15 +264,12 @@ _PATIENCE_S, _PAUSE_S = 60.0, 0.05
 def open_run(out: Path, run: SampleRun, *, overwrite: bool) -> None:
     """Make ``out`` a folder of ``run``; parts of the same run that lie there stay.
 
-    A run may be made longer. Several processes may open one run at once.
-
-    Args:
-        out: The folder.
-        run: What it is to hold.
-        overwrite: Whether the samples of another run that lie there may be discarded.
+    A run may be made longer. Several processes may open one run at once. The samples of another run
+    are discarded only with ``overwrite``.
 
     Raises:
         UsageError: If something lies there that may not be discarded.
+
     """
     if out.is_file():
         raise UsageError(f"{out}: is a file; name a folder for samples.")
@@ -330,7 +323,7 @@ def _sizes(run: SampleRun) -> dict[str, object]:
 
 @contextlib.contextmanager
 def _alone(out: Path) -> Iterator[None]:
-    """Hold the lock of the folder; waits for another process of the run that opens it, too."""
+    """Hold the lock of the folder; wait for another process of the run that opens it, too."""
     until = time.monotonic() + _PATIENCE_S
     while True:
         try:

@@ -25,6 +25,7 @@ class SampleDefects:
         faults: Contradictions that decoding would repair; of a program, that it does not run.
         copies: Whether it repeats a training program whose hash the schema keeps.
         size: How far it is from the size, or the other numbers, that were asked for.
+
     """
 
     faults: int = 0
@@ -34,7 +35,7 @@ class SampleDefects:
 
 @dataclass(frozen=True, eq=False)
 class DrawPolicy(ABC):
-    """Says of graphs of one kind what is drawn, what is wrong with it and how it is drawn again.
+    """Decides, for graphs of one kind, what is drawn, what is wrong and what a retry changes.
 
     Attributes:
         schema: Of the model.
@@ -43,6 +44,7 @@ class DrawPolicy(ABC):
         max_retries: Times that a graph with faults is drawn again.
         draws_ahead: Graphs that are drawn side by side for the next trials.
         makes_files_ahead: Whether making files takes as long as drawing.
+
     """
 
     schema: GraphSchema
@@ -59,6 +61,10 @@ class DrawPolicy(ABC):
             VocabularyError: If a wanted condition is unknown to the schema.
         """
         return complete_conditions(self.schema, self.settings.conditions, seeds)
+
+    def drawn(self, name: str, seed: int, dag: DAG, truncated: bool) -> GeneratedGraph:
+        """Return a sample."""
+        return GeneratedGraph(name, seed, dag, truncated, self.schema)
 
     def batch_size(self, num: int) -> int:
         """Return how many of so many graphs are drawn side by side."""
@@ -84,10 +90,8 @@ class DrawPolicy(ABC):
     ) -> list[int]:
         """Return the faults of finished graphs.
 
-        Args:
-            dags: Graphs.
-            rows: Conditions of each graph, or of each ``each`` graphs in a row.
-            each: Candidates that have the same conditions.
+        Rows are the conditions of each graph, or of each ``each`` graphs in a row.
+
         """
 
     def judged(

@@ -35,12 +35,7 @@ from layerdag.validation.rules import Finding
 
 @final
 class ExecutionCheck(PartialCheck):
-    """Runs the nodes of programs as they are drawn.
-
-    Args:
-        schema: Of the model, of programs.
-        inference: Shape inference, whose memory outlives one request.
-    """
+    """Runs the nodes of programs as they are drawn; the inference remembers earlier requests."""
 
     def __init__(self, schema: GraphSchema, inference: ShapeInference) -> None:
         words = {
@@ -124,16 +119,12 @@ def drawn_program(
     """Return a drawn graph as a program that runs, with numbers for its sizes.
 
     Numbers are drawn as training programs have them; the first table counts with which it is a
-    training step, on fake tensors and for real.
-
-    Args:
-        graph: Its calls.
-        tables: What the tables of training programs hold.
-        seed: Of the sample.
-        wanted: Entries that are asked for; those that the program does not have are left out.
+    training step, on fake tensors and for real. Entries in ``wanted`` that the program does not
+    have are left out.
 
     Raises:
         DataError: If it is no training step; says why.
+
     """
     found: list[Finding] = []
     real_runs = _REAL_RUNS

@@ -1,12 +1,11 @@
 """Samples that are missing from a run: those whose seeds give no program that runs, or no step."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, final
 
 from layerdag.errors import DataError, MissingSampleError
-from layerdag.samples.manifest import SampleRun, is_run
+from layerdag.samples.manifest import SampleRun, is_run, read_manifest
 from layerdag.sampling.generated import GeneratedGraph
 
 T = TypeVar("T")
@@ -17,13 +16,10 @@ _FIRST, _SHOWN = 16, 8
 class FailedSamples:
     """Notes the samples of a run that cannot be written.
 
-    Args:
-        found: Samples that an earlier part of the run wrote.
-        noted: Those that it noted as missing.
-
     Attributes:
-        found: Number of samples that can be written.
+        found: Number of samples that can be written, those of an earlier part of the run included.
         noted: Name and seed of each that cannot, and why.
+
     """
 
     def __init__(self, found: int = 0, noted: Sequence[Mapping[str, Any]] = ()) -> None:
@@ -58,17 +54,16 @@ class FailedSamples:
 
 
 def failed_samples(path: Path, num: int) -> str:
-    """Return which samples of a run are missing and why, "" if none is.
+    """Return which samples of a run of ``num`` are missing and why, "" if none is.
 
-    Args:
-        path: The manifest of the samples, or the file of a run in parts.
-        num: Number of samples that were asked for.
+    ``path`` is the manifest of the samples, or the file of a run in parts.
+
     """
     if is_run(path.parent):
         parts = SampleRun.read(path.parent).parts_at(path.parent)
         noted = [entry for index in parts for entry in index.missing]
     else:
-        noted = json.loads(path.read_text(encoding="utf-8")).get("missing", [])
+        noted = read_manifest(path.parent).get("missing", [])
     if not noted:
         return ""
     seeds = ", ".join(f"{entry['seed']}" for entry in noted[:_SHOWN])

@@ -1,88 +1,22 @@
 """Write samples to a folder with a manifest; resume where a run stopped."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from layerdag.errors import UsageError
-from layerdag.graph.attributed_graph import AttributedGraph
-from layerdag.kinds.graph_kind import GraphKind
-from layerdag.plan import read_recorded
-from layerdag.programs.targets import Targets, target_metadata
-from layerdag.runtime.reading import Limits, require_few_bytes, require_few_ranks
+from layerdag.runtime.reading import Limits, require_few_bytes
 from layerdag.samples.manifest import MANIFEST, sample_name
 from layerdag.samples.writer import open_sample_folder
 from layerdag.sampling.failed_samples import FailedSamples
-from layerdag.sampling.generated import (
-    EagerEncoder,
-    GeneratedGraph,
-    OutputSize,
-    SampleFiles,
-    expected_output_size,
-    job_ranks,
-)
+from layerdag.sampling.generated import EagerEncoder, GeneratedGraph
 from layerdag.sampling.generation import generate
+from layerdag.sampling.output_size import resolved_format, volume_of
+from layerdag.sampling.sample_files import SampleFiles
 from layerdag.sampling.settings import GenerationSettings
-from layerdag.sampling.step_derivation import plan_generator
-from layerdag.schema.schema import complete_conditions
-from layerdag.schema.size_tables import FAMILY
 from layerdag.training.checkpoint import LoadedCheckpoint, checkpoint_fingerprint, checkpoint_schema
 from layerdag.version import __version__
-
-FORMATS = ("auto", "et", "program", "graphml", "json")
-# Number of graphs whose conditions are used to estimate the total size.
-_LOOKED_AT = 1000
-
-
-def volume_of(
-    checkpoint: LoadedCheckpoint, settings: GenerationSettings, file_format: str = "auto"
-) -> OutputSize:
-    """Return about what ``write_samples`` writes; conditions of the first graphs speak for all.
-
-    Raises:
-        UsageError: If the format is unknown or does not fit, the model cannot do what is asked
-            for, or it is more than the limits allow.
-        CheckpointError: If schema and model of the checkpoint do not belong together.
-        VocabularyError: If a wanted condition is unknown to the schema.
-    """
-    volume = estimated_volume(checkpoint, settings, file_format)
-    require_allowed(volume, settings)
-    return volume
-
-
-def require_allowed(volume: OutputSize, settings: GenerationSettings) -> None:
-    """Raise UsageError if more is to be written than the limits allow."""
-    require_few_ranks(volume.most_ranks, settings.limits, "A job")
-    require_few_bytes(volume.bytes, settings.limits, volume.describe())
-
-
-def estimated_volume(
-    checkpoint: LoadedCheckpoint, settings: GenerationSettings, file_format: str
-) -> OutputSize:
-    """Return what ``volume_of`` does, whatever the limits allow."""
-    schema = checkpoint_schema(checkpoint)
-    settings = settings.resolved(checkpoint.model, schema)
-    seeds = [settings.seed + i for i in range(min(settings.num, _LOOKED_AT))]
-    statistics = checkpoint.spec.statistics
-    rows = complete_conditions(schema, settings.conditions, seeds)
-    resolved = resolved_format(file_format, schema.kind, settings.ranks, settings.targets)
-    if schema.kind.has_steps and resolved == "et":
-        plans = [schema.plans.draw(str(r.get(FAMILY)), plan_generator(s))
-                 for r, s in zip(rows, seeds, strict=True)]  # fmt: skip
-        rows = [{**row, "world_size": p.ranks} for row, p in zip(rows, plans, strict=True)]
-        resolved = "step"
-    ranks = settings.ranks
-    if not ranks and settings.targets is not None and settings.targets.plan:
-        ranks = read_recorded(settings.targets.plan).plan.ranks
-    return expected_output_size(
-        rows,
-        statistics,
-        num=settings.num,
-        ranks=ranks,
-        max_nodes=settings.max_nodes,
-        file_format=resolved,
-    )
 
 
 def run_metadata(
@@ -102,15 +36,11 @@ def run_metadata(
         "best_of": settings.best_of,
         "labels": settings.labels,
         "steps": settings.steps,
-        **_caution(checkpoint_schema(checkpoint).kind),
+        **checkpoint_schema(checkpoint).kind.notice,
         **({"redraws": settings.redraws} if settings.redraws else {}),
         **({"sizes": dict(settings.sizes)} if settings.sizes else {}),
         **({} if settings.targets is None else settings.targets.facts()),
     }
-
-
-def _caution(kind: GraphKind) -> dict[str, str]:
-    return {"caution": kind.caution} if kind.caution else {}
 
 
 def request_metadata(checkpoint: LoadedCheckpoint, settings: GenerationSettings) -> dict[str, Any]:
@@ -122,77 +52,6 @@ def request_metadata(checkpoint: LoadedCheckpoint, settings: GenerationSettings)
         "max_nodes": settings.max_nodes,
         "device": next(checkpoint.model.parameters()).device.type,
     }
-
-
-def resolved_format(
-    file_format: str, kind: GraphKind, ranks: int | None, targets: Targets | None = None
-) -> str:
-    """Return the format to write, after checking that it fits what is sampled and asked for."""
-    planned = targets is not None and bool(
-        targets.plan or (targets.compute is not None and targets.step_time is None)
-    )
-    if file_format == "auto" and planned:
-        file_format = "et"
-    if planned and file_format != "et":
-        raise UsageError(
-            f"A plan and 'compute' are of a step's traces, and format={file_format} holds none; "
-            "leave them out, or ask for format=et."
-        )
-    if file_format not in FORMATS:
-        raise UsageError(f"There is no format '{file_format}'; known: {', '.join(FORMATS)}.")
-    if file_format == "auto":
-        file_format = kind.formats[0]
-    _require_jobs(ranks, file_format)
-    if file_format in kind.formats:
-        return file_format
-    if file_format == "program":
-        raise UsageError("This checkpoint samples no programs; leave format=auto.")
-    raise UsageError(
-        f"This checkpoint samples {kind.plural}, which are no execution traces; "
-        "ask for format=graphml or format=json."
-    )
-
-
-def _require_jobs(ranks: int | None, file_format: str) -> None:
-    """Refuse ranks where no trace is written."""
-    if ranks is not None and file_format != "et":
-        raise UsageError(
-            f"'ranks' is the number of trace files per job, and format={file_format} writes one "
-            "graph; leave ranks out, or ask for format=et."
-        )
-
-
-def sample_entry(sample: GeneratedGraph, extra: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the manifest's line of one sample."""
-    wanted = target_metadata(sample.reached)
-    conditions = dict(sample.dag.conditions) | dict(extra.get("job", {}))
-    return {
-        "name": sample.name,
-        "seed": sample.seed,
-        "conditions": conditions,
-        "nodes": sample.graph.num_nodes if sample.reached else sample.dag.num_nodes,
-        "edges": len(sample.graph.edges) if sample.reached else sample.dag.num_edges,
-        "truncated": sample.truncated,
-        **({"wanted": wanted} if wanted else {}),
-        **{name: value for name, value in extra.items() if name != "job"},
-    }
-
-
-def table_row(
-    sample: GeneratedGraph, settings: GenerationSettings
-) -> tuple[Mapping[str, Any], AttributedGraph]:
-    """Return what is noted of a sample in a table, and its graph.
-
-    Raises:
-        UsageError: If it is a job of more ranks than the limits allow.
-        MissingSampleError: If it is to be a program, and none that runs.
-    """
-    if sample.schema.kind.has_steps:
-        graph = SampleFiles.from_sample(sample, "program", None, settings.limits).graph
-        return sample_entry(sample, {}), graph
-    is_job = sample.schema.kind.has_traces
-    ranks = job_ranks(sample.graph, settings.ranks, settings.limits) if is_job else None
-    return sample_entry(sample, {} if ranks is None else {"ranks": ranks}), sample.graph
 
 
 def write_samples(
@@ -241,9 +100,7 @@ def write_samples(
         size = 0
 
         def files_of(sample: GeneratedGraph) -> SampleFiles:
-            return SampleFiles.from_sample(
-                sample, file_format, settings.ranks, settings.limits, settings.targets
-            )
+            return sample.made_files(file_format, settings.ranks, settings.limits, settings.targets)
 
         for _ in range(done):
             on_each()
@@ -260,7 +117,7 @@ def write_samples(
             else:
                 size += sample_files.num_bytes
                 require_few_bytes(size, settings.limits, f"The samples up to {named.name}")
-                folder.add(sample_entry(named, sample_files.write(folder.path)))
+                folder.add(named.entry(sample_files.write(folder.path)))
             on_each()
         missing.require_some()
         folder.install(facts, overwrite=overwrite)
@@ -282,13 +139,13 @@ def write_sample_list(
     file_format = resolved_format(file_format, samples[0].schema.kind, None)
     facts = {
         **{"layerdag_version": __version__, "checkpoint_sha256": "", "format": file_format},
-        **_caution(samples[0].schema.kind),
+        **samples[0].schema.kind.notice,
     }
     request = {**facts, "seeds": [sample.seed for sample in samples]}
     with open_sample_folder(out, request, len(samples), overwrite=overwrite) as folder:
         for i, sample in enumerate(samples[folder.done :], start=folder.done):
             named = replace(sample, name=sample_name(i))
-            files = SampleFiles.from_sample(named, file_format, None, Limits())
-            folder.add(sample_entry(named, files.write(folder.path)))
+            files = named.made_files(file_format, None, Limits())
+            folder.add(named.entry(files.write(folder.path)))
         folder.install(facts, overwrite=overwrite)
     return out / MANIFEST

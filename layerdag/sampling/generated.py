@@ -1,36 +1,25 @@
-"""``GeneratedGraph``: a sample, its files, and how large they will be."""
+"""``GeneratedGraph``: a sample, as a graph of codes, in names and numbers, and as traces."""
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, final
 
-from layerdag.codec.folding import COMMUNICATION
 from layerdag.codec.formats import write_graph
 from layerdag.codec.placement import fitting_ranks
 from layerdag.codec.unfolding import Unfolded, unfold_sampled
 from layerdag.dag.dag import DAG
-from layerdag.dag.statistics import GraphStatistics
-from layerdag.datasets.run_plans import corpus_strategy
 from layerdag.errors import DataError, LayerdagError, MissingSampleError, UsageError
-from layerdag.graph.attributed_graph import LABEL, AttributedGraph, Condition, encode_json
+from layerdag.graph.attributed_graph import AttributedGraph, Condition
 from layerdag.graph.formats import program_json
-from layerdag.graph.formats.graphml import encode_graphml
 from layerdag.graph.formats.rows import to_networkx
 from layerdag.programs.forward_program import Program
-from layerdag.programs.targets import TargetResult, Targets, step_time_of
-from layerdag.runtime.files import write_bytes
-from layerdag.runtime.reading import (
-    NODE_BYTES,
-    Limits,
-    format_size,
-    require_few_ranks,
-    written_bytes,
-)
-from layerdag.samples.manifest import ENDINGS, sample_name
+from layerdag.programs.targets import TargetResult, Targets, target_metadata
+from layerdag.runtime.reading import Limits, require_few_ranks
+from layerdag.samples.manifest import sample_name
 from layerdag.sampling.execution_check import drawn_program
+from layerdag.sampling.sample_files import SampleFiles
 from layerdag.sampling.step_derivation import (
     DerivedJob,
     DrawnTimes,
@@ -42,83 +31,13 @@ from layerdag.schema.plan_tables import SINGLE, STRATEGIES, PlannedStep, Setting
 from layerdag.schema.schema import GraphSchema
 from layerdag.schema.size_tables import FAMILY
 from layerdag.simulator.compute import ComputeModel
-from layerdag.traces.chakra.workload import encode_workload, write_workload
+from layerdag.traces.chakra.workload import write_workload
 from layerdag.traces.trace import Workload
 
 if TYPE_CHECKING:
     import networkx as nx
     from torch import Tensor
     from torch_geometric.data import Data
-
-
-@dataclass(frozen=True)
-class OutputSize:
-    """What is about to be written, or was.
-
-    Attributes:
-        graphs: Number of graphs or jobs.
-        least_ranks: Ranks of the smallest job; 0 for graphs that are no jobs.
-        most_ranks: Ranks of the largest job; 0 for graphs that are no jobs.
-        files: Number of files, about.
-        bytes: Their size, about.
-    """
-
-    graphs: int
-    least_ranks: int
-    most_ranks: int
-    files: int
-    bytes: int
-
-    def describe(self) -> str:
-        """Return it in words."""
-        ranks = f"{self.least_ranks:,} to {self.most_ranks:,}"
-        if self.least_ranks == self.most_ranks:
-            ranks = f"{self.most_ranks:,}"
-        unit = "rank" if self.most_ranks == 1 else "ranks"
-        many = "" if self.graphs == 1 else "s"
-        what = f"{self.graphs:,} job{many} of {ranks} {unit}" if self.most_ranks else (
-            f"{self.graphs:,} graph{many}"
-        )  # fmt: skip
-        return f"{what}: about {self.files:,} files and {format_size(self.bytes)}"
-
-
-def expected_output_size(
-    rows: Sequence[Mapping[str, Condition]],
-    statistics: GraphStatistics,
-    *,
-    num: int,
-    ranks: int | None,
-    max_nodes: int,
-    file_format: str,
-) -> OutputSize:
-    """Return about what sampling writes.
-
-    Args:
-        rows: Conditions of some of the graphs.
-        statistics: Of the training graphs, for the nodes of a graph whose conditions do not tell.
-        num: Number of all graphs.
-        ranks: Of each job; None takes those of the conditions.
-        max_nodes: Of a graph.
-        file_format: "et", "step" (of programs: the program, and the traces of its step), "graphml",
-            "json" or "program".
-
-    Raises:
-        DataError: If a world size is no number.
-    """
-    mean = sum(statistics.attributes[0]) / max(statistics.graphs, 1)
-    nodes = [min(_number(row.get("num_nodes"), mean), max_nodes) for row in rows]
-    fraction = num / len(rows)
-    if file_format not in ("et", "step"):
-        size = fraction * sum(nodes) * NODE_BYTES[file_format]
-        return OutputSize(num, 0, 0, num + 1, math.ceil(size))
-    asked = [requested_ranks(row, ranks) for row in rows]
-    size = (
-        fraction * sum(n * r for n, r in zip(nodes, asked, strict=True)) * NODE_BYTES[file_format]
-    )
-    files = math.ceil(fraction * sum(asked)) + 1
-    if file_format == "step":
-        size, files = size + fraction * sum(nodes) * NODE_BYTES["program"], files + num
-    return OutputSize(num, min(asked), max(asked), files, math.ceil(size))
 
 
 def requested_ranks(conditions: Mapping[str, Condition], ranks: int | None = None) -> int:
@@ -141,26 +60,15 @@ def requested_ranks(conditions: Mapping[str, Condition], ranks: int | None = Non
     return int(number)
 
 
-def _number(value: Condition | None, default: float) -> float:
-    """Return a condition as a number from 1 on."""
-    try:
-        number = default if value is None else float(value)
-    except ValueError:
-        return default
-    return max(number, 1.0) if math.isfinite(number) else default
-
-
 def as_workload(
     graph: "AttributedGraph | GeneratedGraph",
     ranks: int | None = None,
     limits: Limits | None = None,
 ) -> Unfolded:
-    """Return the traces of a job's graph, on ``ranks`` or as many as the graph's condition says.
+    """Return the traces of a job's graph, on ``ranks`` or as many as its "world_size" says.
 
-    A sample stands for its graph.
-
-    Without ``ranks`` the condition "world_size" decides. A job that cannot run on so many ranks
-    gets the next number on which it can, which counts as a repair.
+    A job that cannot run on so many ranks gets the next number on which it can, which counts as a
+    repair.
 
     Raises:
         DataError: If it is not the graph of a job, or its world size is no number.
@@ -185,117 +93,6 @@ def job_ranks(
     return fitting
 
 
-_ENCODERS: Mapping[str, Callable[[AttributedGraph], bytes]] = {
-    "graphml": encode_graphml,
-    "json": encode_json,
-    "program": lambda graph: program_json.encode_program_json(graph).encode(),
-}
-
-
-@dataclass(frozen=True, eq=False)
-class SampleFiles:
-    """One sample before it is written.
-
-    Attributes:
-        graph: Its names and numbers.
-        file_format: "et", "program", "graphml" or "json".
-        unfolded: The traces, in the format "et".
-        job: The job that was derived, of a sampled program in the format "et".
-        targets: With the plan that was asked for, and the cluster that times the job.
-    """
-
-    graph: AttributedGraph
-    file_format: str
-    unfolded: Unfolded | None
-    job: DerivedJob | None = None
-    targets: Targets | None = None
-
-    @classmethod
-    def from_sample(
-        cls,
-        sample: "GeneratedGraph",
-        file_format: str,
-        ranks: int | None,
-        limits: Limits,
-        targets: Targets | None = None,
-    ) -> "SampleFiles":
-        """Return the files of a sample; with a plan among the targets, of its step, too.
-
-        Raises as ``as_workload``, and MissingSampleError where there is no such program or step.
-        """
-        if sample.files is not None and sample.files.graph.name == sample.name:
-            return sample.files
-        if not sample.schema.kind.has_steps:
-            unfolded = as_workload(sample, ranks, limits) if file_format == "et" else None
-            return cls(sample.graph, file_format, unfolded)
-        targets = targets or Targets()
-        compute = requested_compute_model(targets)
-        try:
-            graph = sample.graph
-            if file_format != "et":
-                return cls(graph, file_format, None)
-            job = sample.derived(ranks, targets.plan, compute)
-        except (DataError, UsageError) as error:
-            raise MissingSampleError(str(error)) from error
-        require_few_ranks(job.workload.num_ranks, limits, sample.name)
-        return cls(graph, file_format, Unfolded(job.workload), job, targets)
-
-    @property
-    def num_bytes(self) -> int:
-        """About how large the files are together."""
-        nodes = self.graph.num_nodes
-        if self.unfolded is not None:
-            nodes = sum(trace.num_nodes for trace in self.unfolded.workload.traces)
-        return written_bytes(nodes, self.file_format)
-
-    def encoded(self) -> tuple[Mapping[str, object], list[tuple[str, bytes]]]:
-        """Return what the entry says of them, and name and content of each file."""
-        name = self.graph.name
-        if self.unfolded is not None:
-            files = encode_workload(self.unfolded.workload, name)
-            if self.job is not None:
-                files.append(self._program_file())
-            return self._facts(self.unfolded), files
-        file = f"{name}{ENDINGS[self.file_format]}"
-        return {"file": file}, [(file, _ENCODERS[self.file_format](self.graph))]
-
-    def write(self, folder: Path) -> Mapping[str, object]:
-        """Write them into ``folder`` and return what the manifest says of them."""
-        name = self.graph.name
-        if self.unfolded is not None:
-            (folder / name).mkdir()
-            write_workload(self.unfolded.workload, folder / name / name)
-            if self.job is not None:
-                file, content = self._program_file()
-                write_bytes(folder / name / file, content)
-            return self._facts(self.unfolded)
-        path = folder / f"{name}{ENDINGS[self.file_format]}"
-        write_bytes(path, _ENCODERS[self.file_format](self.graph))
-        return {"file": path.name}
-
-    def _program_file(self) -> tuple[str, bytes]:
-        return f"{self.graph.name}{program_json.SUFFIX}", _ENCODERS["program"](self.graph)
-
-    def _facts(self, unfolded: Unfolded) -> Mapping[str, object]:
-        plan: dict[str, object] = {}
-        if self.job is not None:
-            plan["plan"] = dict(self.job.plan.settings)
-            job: dict[str, Condition] = {
-                "strategy": corpus_strategy(self.job.plan.strategy),
-                "phase": "training",
-                "world_size": str(unfolded.workload.num_ranks),
-            }
-            plan["job"] = job
-            if self.job.timed and self.targets is not None:
-                job[LABEL] = step_time_of(unfolded.workload, self.targets)
-        return {
-            **plan,
-            "ranks": unfolded.workload.num_ranks,
-            "repairs": dict(unfolded.repairs),
-            "completions": dict(unfolded.completions),
-        }
-
-
 @dataclass(frozen=True, eq=False)
 class GeneratedGraph:
     """One sampled graph.
@@ -306,13 +103,6 @@ class GeneratedGraph:
         dag: Codes, with the requested conditions; the label is predicted with ``labels=predicted``.
         truncated: Whether a limit cut it short.
         schema: What the codes mean.
-        sizes: Wanted entries of a program's table of sizes; the others are drawn.
-        drawn_with: The seed of the draw that was kept, where a graph was drawn several times.
-        checked: Its program, where it has already been run.
-        reached: Numbers that were asked of the program, and what it has.
-        unmet: Why no program with these numbers was found; "" where one was.
-        is_copy: Whether it repeats a program of the data that no sample is to repeat.
-        files: Its files, where ``EagerEncoder`` has made them.
     """
 
     name: str
@@ -320,57 +110,15 @@ class GeneratedGraph:
     dag: DAG
     truncated: bool
     schema: GraphSchema
-    sizes: Mapping[str, int] = field(default_factory=dict)
-    drawn_with: int | None = None
-    checked: Program | None = field(default=None, repr=False)
-    reached: tuple[TargetResult, ...] = ()
-    unmet: str = ""
-    is_copy: bool = False
-    files: SampleFiles | None = field(default=None, repr=False)
 
-    @cached_property
+    @property
     def graph(self) -> AttributedGraph:
         """The graph in names and numbers.
 
         Raises:
             DataError: If it is to be a program, and none that runs.
         """
-        if not self.schema.kind.has_steps:
-            return self.decoded
-        graph = program_json.program_graph(self.program.to_json(), self.name)
-        return replace(graph, conditions={**self.decoded.conditions, **graph.conditions})
-
-    @cached_property
-    def program(self) -> Program:
-        """The forward program, with a table of sizes.
-
-        Raises:
-            DataError: If the checkpoint samples no programs, or this sample does not run.
-        """
-        if not self.schema.kind.has_steps:
-            raise DataError(
-                f"{self.name} is no program; take a checkpoint that was trained on programs, such "
-                "as the one that ships as 'programs'."
-            )
-        if self.checked is not None:
-            return self.checked.named(self.name)
-        if self.is_copy:
-            raise DataError(
-                f"{self.name}: every program drawn repeats one of the data; ask for other numbers "
-                "or a higher temperature, or train on more programs of different structure."
-            )
-        if self.truncated:
-            raise DataError(
-                f"{self.name}: no program that runs was drawn; ask for more nodes (max_nodes), a "
-                "lower temperature or a larger best_of, or train the model longer."
-            )
-        if self.unmet:
-            raise DataError(
-                f"{self.name}: no program with what was asked for was drawn; ask for other "
-                f"numbers, another plan or another seed. The last one: {self.unmet}"
-            )
-        seed = self.seed if self.drawn_with is None else self.drawn_with
-        return drawn_program(self.decoded, self.schema.sizes_of_programs, seed, self.sizes)
+        return self.decoded
 
     @cached_property
     def decoded(self) -> AttributedGraph:
@@ -378,12 +126,16 @@ class GeneratedGraph:
         return self.schema.decode(self.dag, self.name)
 
     @property
-    def lacks_communication(self) -> bool:
-        """Whether it is a job that was requested on several ranks, which exchange nothing."""
-        if str(self.dag.conditions.get("world_size", "1")) == "1":
-            return False
-        types = self.decoded.categories.get("type", ())
-        return bool(types) and COMMUNICATION.isdisjoint(types)
+    def program(self) -> Program:
+        """The forward program, with a table of sizes.
+
+        Raises:
+            DataError: If the checkpoint samples no programs, or this sample does not run.
+        """
+        raise DataError(
+            f"{self.name} is no program; take a checkpoint that was trained on programs, such "
+            "as the one that ships as 'programs'."
+        )
 
     def workload(self, ranks: int | None = None) -> Workload:
         """Return the traces of the job, on ``ranks`` or as many as its condition "world_size" says.
@@ -394,8 +146,6 @@ class GeneratedGraph:
         Raises:
             DataError: If it is not the graph of a job, nor a program.
         """
-        if self.schema.kind.has_steps:
-            return self.derived(ranks).workload
         return as_workload(self.graph, ranks).workload
 
     def derived(
@@ -427,14 +177,44 @@ class GeneratedGraph:
         step = PlannedStep(family, "+".join(degrees) or SINGLE, settings)
         return derive_job(named, step, compute)
 
-    @cached_property
+    @property
     def job_graph(self) -> AttributedGraph:
         """The graph of a job; of a program that of its step, see ``derived``.
 
         Raises:
             DataError: If it is neither.
         """
-        return self.derived().graph if self.schema.kind.has_steps else self.graph
+        return self.graph
+
+    def made_files(
+        self, file_format: str, ranks: int | None, limits: Limits, targets: Targets | None = None
+    ) -> SampleFiles:
+        """Return the files of the sample; with a plan among the targets, of its step, too.
+
+        Raises as ``as_workload``, and MissingSampleError where there is no such program or step.
+        """
+        unfolded = as_workload(self, ranks, limits) if file_format == "et" else None
+        return SampleFiles(self.graph, file_format, unfolded)
+
+    def entry(self, extra: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the manifest's line of the sample, with what its files say."""
+        return {
+            "name": self.name,
+            "seed": self.seed,
+            "conditions": dict(self.dag.conditions),
+            "nodes": self.dag.num_nodes,
+            "edges": self.dag.num_edges,
+            "truncated": self.truncated,
+            **extra,
+        }
+
+    def table_row(
+        self, ranks: int | None, limits: Limits
+    ) -> tuple[Mapping[str, Any], AttributedGraph]:
+        """Return what a table notes of the sample, and its graph. Raises as ``made_files``."""
+        if not self.schema.kind.has_traces:
+            return self.entry({}), self.graph
+        return self.entry({"ranks": job_ranks(self.graph, ranks, limits)}), self.graph
 
     @property
     def edge_index(self) -> "Tensor":
@@ -474,16 +254,108 @@ class GeneratedGraph:
         return f"GeneratedGraph({self.name!r}, seed={self.seed}, {sizes}{cut})"
 
 
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class GeneratedProgram(GeneratedGraph):
+    """One sampled program.
+
+    Attributes:
+        sizes: Wanted entries of its table of sizes; the others are drawn.
+        drawn_with: The seed of the draw that was kept, where it was drawn several times.
+        checked: The program, where it has already been run.
+        reached: Numbers that were asked of the program, and what it has.
+        unmet: Why no program with these numbers was found; "" where one was.
+        is_copy: Whether it repeats a program of the data that no sample is to repeat.
+        files: Its files, where ``EagerEncoder`` has made them.
+    """
+
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    drawn_with: int | None = None
+    checked: Program | None = None
+    reached: tuple[TargetResult, ...] = ()
+    unmet: str = ""
+    is_copy: bool = False
+    files: SampleFiles | None = None
+
+    @cached_property
+    def graph(self) -> AttributedGraph:
+        """See ``GeneratedGraph.graph``."""
+        graph = program_json.program_graph(self.program.to_json(), self.name)
+        return replace(graph, conditions={**self.decoded.conditions, **graph.conditions})
+
+    @cached_property
+    def program(self) -> Program:
+        """See ``GeneratedGraph.program``."""
+        if self.checked is not None:
+            return self.checked.named(self.name)
+        if self.is_copy:
+            raise DataError(
+                f"{self.name}: every program drawn repeats one of the data; ask for other numbers "
+                "or a higher temperature, or train on more programs of different structure."
+            )
+        if self.truncated:
+            raise DataError(
+                f"{self.name}: no program that runs was drawn; ask for more nodes (max_nodes), a "
+                "lower temperature or a larger best_of, or train the model longer."
+            )
+        if self.unmet:
+            raise DataError(
+                f"{self.name}: no program with what was asked for was drawn; ask for other "
+                f"numbers, another plan or another seed. The last one: {self.unmet}"
+            )
+        seed = self.seed if self.drawn_with is None else self.drawn_with
+        return drawn_program(self.decoded, self.schema.sizes_of_programs, seed, self.sizes)
+
+    def workload(self, ranks: int | None = None) -> Workload:
+        """See ``GeneratedGraph.workload``."""
+        return self.derived(ranks).workload
+
+    @cached_property
+    def job_graph(self) -> AttributedGraph:
+        """See ``GeneratedGraph.job_graph``."""
+        return self.derived().graph
+
+    def made_files(
+        self, file_format: str, ranks: int | None, limits: Limits, targets: Targets | None = None
+    ) -> SampleFiles:
+        """See ``GeneratedGraph.made_files``."""
+        if self.files is not None and self.files.graph.name == self.name:
+            return self.files
+        targets = targets or Targets()
+        compute = requested_compute_model(targets)
+        try:
+            graph = self.graph
+            if file_format != "et":
+                return SampleFiles(graph, file_format, None)
+            job = self.derived(ranks, targets.plan, compute)
+        except (DataError, UsageError) as error:
+            raise MissingSampleError(str(error)) from error
+        require_few_ranks(job.workload.num_ranks, limits, self.name)
+        return SampleFiles(graph, file_format, Unfolded(job.workload), job, targets)
+
+    def entry(self, extra: Mapping[str, Any]) -> dict[str, Any]:
+        """See ``GeneratedGraph.entry``."""
+        found = super().entry({})
+        found["conditions"] |= extra.get("job", {})
+        if self.reached:
+            found |= {"nodes": self.graph.num_nodes, "edges": len(self.graph.edges)}
+        wanted = target_metadata(self.reached)
+        rest = {name: value for name, value in extra.items() if name != "job"}
+        return {**found, **({"wanted": wanted} if wanted else {}), **rest}
+
+    def table_row(
+        self, ranks: int | None, limits: Limits
+    ) -> tuple[Mapping[str, Any], AttributedGraph]:
+        """See ``GeneratedGraph.table_row``."""
+        return self.entry({}), self.made_files("program", None, limits).graph
+
+
 @dataclass(frozen=True)
 class EagerEncoder:
     """Makes the files of programs in the process that draws them; a step takes as long as a draw.
 
-    Attributes:
-        file_format: As ``SampleFiles.from_sample`` takes it, as the others.
-        ranks: Of the step.
-        limits: Of the request.
-        targets: Of the request.
-        first: Number of the first sample in the run.
+    ``first`` is the number of the first sample in the run; the rest is as
+    ``GeneratedGraph.made_files`` takes it.
     """
 
     file_format: str
@@ -495,13 +367,12 @@ class EagerEncoder:
     def __call__(self, sample: GeneratedGraph, number: int) -> GeneratedGraph:
         """Return sample ``number`` after the first with its files, or without any it cannot have.
 
-        Whoever writes it asks for them again and is told why.
+        Whoever writes it asks for them again and gets the reason.
         """
         named = replace(sample, name=sample_name(self.first + number))
+        assert isinstance(named, GeneratedProgram)
         try:
-            made = SampleFiles.from_sample(
-                named, self.file_format, self.ranks, self.limits, self.targets
-            )
+            made = named.made_files(self.file_format, self.ranks, self.limits, self.targets)
         except LayerdagError:
             return named
         return replace(named, files=made)

@@ -24,7 +24,7 @@ from layerdag.samples.manifest import sample_name
 from layerdag.sampling.draw_policy import BATCH_SIZE, DrawPolicy, FlowDraws
 from layerdag.sampling.generated import EagerEncoder, GeneratedGraph
 from layerdag.sampling.job_draws import JobDraws
-from layerdag.sampling.processes import sample_and_finish, sample_in_processes
+from layerdag.sampling.processes import sample_in_processes
 from layerdag.sampling.program_draws import FURTHER, ProgramDraws
 from layerdag.sampling.request_sizes import batches_of_like_size
 from layerdag.sampling.settings import PREDICTED, GenerationSettings
@@ -54,14 +54,11 @@ def generate(
 ) -> Iterator[GeneratedGraph]:
     """Yield sampled graphs in order of their seeds; open conditions are drawn for each.
 
-    Args:
-        model: In evaluation mode.
-        schema: Of the model.
-        settings: What to sample.
-        ahead: Makes files of programs where several processes draw.
+    The model is in evaluation mode; ``ahead`` makes files of programs where several processes draw.
 
     Raises:
         VocabularyError: If a wanted condition is unknown to the schema.
+
     """
     settings = settings.resolved(model, schema)
     sampler = Sampler.from_settings(model, schema, settings)
@@ -112,9 +109,8 @@ def generate_batched(
     batches = [
         _Batch(tuple(b), tuple(rows[i] for i in b)) for b in batches_of_like_size(rows, settings)
     ]
-    sampler = sampler.with_encoder(ahead, len(batches))
     numbers = [i for batch in batches for i in batch.numbers]
-    found = dict(zip(numbers, sampler.all_graphs(batches), strict=True))
+    found = dict(zip(numbers, sampler.all_graphs(batches, ahead), strict=True))
     for i in range(len(rows)):
         yield found.pop(i)
 
@@ -124,7 +120,6 @@ def sample_rows(
     schema: GraphSchema,
     rows: Sequence[Mapping[str, Condition]],
     settings: GenerationSettings,
-    numbers: Sequence[int] | None = None,
     wanted: Mapping[str, Condition] | None = None,
     ahead: EagerEncoder | None = None,
 ) -> Iterator[GeneratedGraph]:
@@ -136,7 +131,6 @@ def sample_rows(
         rows: Conditions in their own units; missing ones are unknown to the model.
         settings: Steps, guidance, limits and batch size; its ``num`` and conditions are
             not used.
-        numbers: Numbers of the graphs where they are a part of a run; by default from 0 on.
         wanted: Conditions that were asked for: of a program that keeps repeating one of the data,
             or not running, the others, but for the family, are drawn again. None keeps the rows as
             they are.
@@ -145,33 +139,28 @@ def sample_rows(
     Raises:
         VocabularyError: If a condition or category is unknown to the schema.
         UsageError: If the model cannot do what the settings ask for.
+
     """
     settings = settings.resolved(model, schema, asked=frozenset().union(*rows))
     sampler = Sampler.from_settings(model, schema, settings, wanted=wanted)
     size = sampler.policy.batch_size(len(rows))
-    numbers = range(len(rows)) if numbers is None else numbers
     batches = [
-        _Batch(tuple(numbers[start : start + size]), tuple(rows[start : start + size]))
-        for start in range(0, len(rows), size)
+        _Batch(tuple(range(len(rows))[i : i + size]), tuple(rows[i : i + size]))
+        for i in range(0, len(rows), size)
     ]
-    yield from sampler.with_encoder(ahead, len(batches)).all_graphs(batches)
+    yield from sampler.all_graphs(batches, ahead)
 
 
 @dataclass(frozen=True)
 class _Batch:
-    """Graphs that are drawn side by side.
-
-    Attributes:
-        numbers: Of the graphs in the run.
-        rows: Their conditions, in their own units.
-    """
+    """Numbers in the run, and conditions, of graphs that are drawn side by side."""
 
     numbers: tuple[int, ...]
     rows: tuple[Mapping[str, Condition], ...]
 
 
 def draw_policy(schema: GraphSchema, settings: GenerationSettings) -> DrawPolicy:
-    """Return what drawing graphs of a schema's kind takes."""
+    """Return the policy of a schema's kind."""
     return _DRAWS[schema.kind](schema, settings)
 
 
@@ -180,12 +169,10 @@ class Sampler:
     """Draws graphs of one request, any of them side by side.
 
     Attributes:
-        model: In evaluation mode.
-        schema: Of the model.
         settings: With what was left to the model.
         policy: Of the kind of graphs.
         wanted: Conditions that were asked for, where others may be drawn again.
-        ahead: Makes files of what was drawn.
+
     """
 
     model: DAGModel
@@ -193,7 +180,6 @@ class Sampler:
     settings: GenerationSettings
     policy: DrawPolicy
     wanted: Mapping[str, Condition] | None = None
-    ahead: EagerEncoder | None = None
 
     @classmethod
     def from_settings(
@@ -212,30 +198,24 @@ class Sampler:
         seeds = [self.settings.seed + i for i in range(self.settings.num)]
         return self.policy.requested(seeds)
 
-    def with_encoder(self, ahead: EagerEncoder | None, batches: int) -> "Sampler":
-        """Return what makes files of programs, too, if several processes draw so many batches.
+    def all_graphs(
+        self, batches: Sequence[_Batch], ahead: EagerEncoder | None = None
+    ) -> Iterator[GeneratedGraph]:
+        """Yield the graphs of all batches, in order, with their files if several processes draw.
 
-        One process makes each when it is written, so that what was drawn is seen at once.
+        One process makes files when they are written, so that what was drawn is seen at once.
         """
-        several = min(self.settings.processes or 1, batches) > 1
-        return replace(self, ahead=ahead if several and self.policy.makes_files_ahead else None)
-
-    def all_graphs(self, batches: Sequence[_Batch]) -> Iterator[GeneratedGraph]:
-        """Yield the graphs of all batches, in order, with their files if it makes them."""
         processes, schema = self.settings.processes or 1, self.schema
-        if self.ahead is None:
+        several = min(processes, len(batches)) > 1
+        if ahead is None or not several or not self.policy.makes_files_ahead:
             drawn = sample_in_processes(self.batch, batches, processes, schema)
             return chain.from_iterable(drawn)
-        return sample_and_finish(self.batch, self.with_files, batches, processes, schema)
+        finish = partial(_with_files, ahead)
+        return sample_in_processes(self.batch, batches, processes, schema, finish)
 
     def batch(self, batch: _Batch) -> list[GeneratedGraph]:
         """Return the graphs of a batch."""
         return self.graphs(batch.numbers, batch.rows)
-
-    def with_files(self, batch: _Batch, at: int, graph: GeneratedGraph) -> GeneratedGraph:
-        """Return a graph of a batch with its files."""
-        assert self.ahead is not None
-        return self.ahead(graph, batch.numbers[at])
 
     def graphs(
         self, numbers: Sequence[int], rows: Sequence[Mapping[str, Condition]]
@@ -276,9 +256,6 @@ class Sampler:
             for k, graph, defect in zip(wrong, *judged, strict=True):
                 if defect < defects[k]:
                     found[k], defects[k] = replace(graph, seed=seeds[k]), defect
-        for k, defect in enumerate(defects):
-            if defect.copies:
-                found[k] = replace(found[k], is_copy=True)
         return found
 
     def _retry_conditions(
@@ -299,15 +276,7 @@ class Sampler:
         result = sample_checked(self.model, self.schema, self._request(tuple(seeds), rows))
         drawn = zip(numbers, seeds, rows, result.dags, result.truncated, strict=True)
         graphs = [
-            GeneratedGraph(
-                sample_name(i),
-                seed,
-                dag.to("cpu").with_conditions(row),
-                cut,
-                self.schema,
-                sizes=settings.sizes,
-                drawn_with=seed,
-            )
+            self.policy.drawn(sample_name(i), seed, dag.to("cpu").with_conditions(row), cut)
             for i, seed, row, dag, cut in drawn
         ]
         if settings.labels == PREDICTED:
@@ -340,6 +309,12 @@ class Sampler:
             faults=partial(self.policy.faults, rows=rows, each=settings.best_of),
             check=self.policy.check,
         )
+
+
+def _with_files(
+    ahead: EagerEncoder, batch: _Batch, at: int, graph: GeneratedGraph
+) -> GeneratedGraph:
+    return ahead(graph, batch.numbers[at])
 
 
 def _with_predicted_labels(

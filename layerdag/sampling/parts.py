@@ -1,5 +1,6 @@
 """Write many samples as tar or Parquet parts, in shards."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -14,6 +15,7 @@ import torch
 
 from layerdag.codec.recognition import RUN
 from layerdag.errors import UsageError
+from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.runtime.files import atomic_path
 from layerdag.runtime.reading import NODE_BYTES, require_few_bytes
 from layerdag.samples.manifest import PART_FORMATS, PartIndex, SampleRun, sample_name
@@ -21,17 +23,15 @@ from layerdag.samples.table import TableWriter, require_pyarrow, sample_table
 from layerdag.samples.tar import TarWriter
 from layerdag.samples.writer import open_run
 from layerdag.sampling.failed_samples import FailedSamples
-from layerdag.sampling.folder import (
+from layerdag.sampling.folder import request_metadata, run_metadata
+from layerdag.sampling.generated import EagerEncoder, GeneratedGraph
+from layerdag.sampling.generation import generate_batched
+from layerdag.sampling.output_size import (
+    OutputSize,
     estimated_volume,
-    request_metadata,
     require_allowed,
     resolved_format,
-    run_metadata,
-    sample_entry,
-    table_row,
 )
-from layerdag.sampling.generated import EagerEncoder, GeneratedGraph, OutputSize, SampleFiles
-from layerdag.sampling.generation import generate_batched
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.schema.schema import GraphSchema
 from layerdag.training.checkpoint import (
@@ -47,17 +47,14 @@ class SampleBatches:
     """Maps batches of numbers to the samples with these numbers, a row each.
 
     For ``ray.data.range(n).map_batches(SampleBatches, ...)``: every worker loads the checkpoint
-    once. Row i is sampled with ``settings.seed + i`` alone, so that neither the size of batches nor
-    the number of workers changes it. The columns are those of ``format=parquet``.
-
-    Args:
-        checkpoint: Folder of the checkpoint; None is the one inside the package.
-        settings: What to sample; its ``num`` is not used.
-        threads: Of torch in the worker.
+    (a folder; None is the one inside the package) once. Row i is sampled with ``settings.seed + i``
+    alone, so that neither the size of batches nor the number of workers changes it. The columns are
+    those of ``format=parquet``.
 
     Raises:
         UsageError: If pyarrow is not installed.
         CheckpointError: If the checkpoint cannot be read.
+
     """
 
     def __init__(
@@ -85,7 +82,7 @@ class SampleBatches:
         if min(numbers, default=0) < 0:
             raise UsageError(f"Samples are numbered from 0 on, found {min(numbers)}.")
         made = {
-            number: table_row(sample, self._settings)
+            number: sample.table_row(self._settings.ranks, self._settings.limits)
             for run in _runs(sorted(set(numbers)))
             for number, sample in zip(run, self._samples(run), strict=True)
         }
@@ -115,12 +112,9 @@ _WORD = re.compile(r"(\d{1,9})/(\d{1,9})")
 class Shard:
     """One share of the parts of a run: those whose number is ``index`` modulo ``count``.
 
-    Attributes:
-        index: Which share, from 0.
-        count: Number of shares.
-
     Raises:
         UsageError: If the index is none of the count.
+
     """
 
     index: int = 0
@@ -292,16 +286,7 @@ def _members(
 
 @dataclass(frozen=True, eq=False)
 class _PartsWriter:
-    """Writes parts of one run.
-
-    Attributes:
-        checkpoint: What to sample from.
-        schema: Of the checkpoint.
-        settings: What to sample, with what was left to the model.
-        out: The folder.
-        members: Format of the files in a tar.
-        run: What all parts have in common.
-    """
+    """Writes the parts of one run; ``members`` is the format of the files in a tar."""
 
     checkpoint: LoadedCheckpoint
     schema: GraphSchema
@@ -318,7 +303,6 @@ class _PartsWriter:
         out: Path,
         parts: PartSettings,
     ) -> "_PartsWriter":
-        """Return the writer of a run."""
         schema = checkpoint_schema(checkpoint)
         settings = settings.resolved(checkpoint.model, schema)
         members = _members(checkpoint, settings, parts)
@@ -363,46 +347,33 @@ class _PartsWriter:
         self, draft: Path, samples: Iterator[GeneratedGraph], on_each: Callable[[], object]
     ) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
         """Write the file of a part; return the entry of each sample, and of each missing one."""
-        add = self._add_to_table if self.run.file_format == "parquet" else self._add_to_tar
-        entries, missing = [], FailedSamples()
-        for entry in add(draft, samples, missing):
-            if entry is not None:
-                entries.append(entry)
-            on_each()
+        entries: list[Mapping[str, Any]] = []
+        missing = FailedSamples()
+        with contextlib.ExitStack() as stack:
+            writer: TableWriter | TarWriter
+            if self.run.file_format == "parquet":
+                make: Callable[[GeneratedGraph], tuple[Mapping[str, Any], Any]] = self._row
+                writer = TableWriter(draft, self.schema)
+            else:
+                make = self._files
+                writer = TarWriter(stack.enter_context(draft.open("wb")))
+            for sample in samples:
+                made = missing.made(sample, make)
+                if made is not None:
+                    writer.add(*made)
+                    entries.append(made[0])
+                on_each()
+            writer.close()
         missing.require_some()
         return entries, missing.noted
 
-    def _add_to_tar(
-        self, draft: Path, samples: Iterator[GeneratedGraph], missing: FailedSamples
-    ) -> Iterator[Mapping[str, Any] | None]:
-        """Write samples as files in a tar; yield the entry of each, None for missing ones."""
-        ranks, limits = self.settings.ranks, self.settings.limits
+    def _row(self, sample: GeneratedGraph) -> tuple[Mapping[str, Any], AttributedGraph]:
+        return sample.table_row(self.settings.ranks, self.settings.limits)
 
-        def files_of(sample: GeneratedGraph) -> SampleFiles:
-            return SampleFiles.from_sample(
-                sample, self.members, ranks, limits, self.settings.targets
-            )
-
-        with draft.open("wb") as file:
-            writer = TarWriter(file)
-            for sample in samples:
-                made = missing.made(sample, files_of)
-                entry = None
-                if made is not None:
-                    extra, files = made.encoded()
-                    entry = sample_entry(sample, extra)
-                    writer.add(entry, files)
-                yield entry
-            writer.close()
-
-    def _add_to_table(
-        self, draft: Path, samples: Iterator[GeneratedGraph], missing: FailedSamples
-    ) -> Iterator[Mapping[str, Any] | None]:
-        """Write samples as rows of a table; yield the entry of each, None for missing ones."""
-        writer = TableWriter(draft, self.schema)
-        for sample in samples:
-            row = missing.made(sample, lambda made: table_row(made, self.settings))
-            if row is not None:
-                writer.add(*row)
-            yield None if row is None else row[0]
-        writer.close()
+    def _files(
+        self, sample: GeneratedGraph
+    ) -> tuple[Mapping[str, Any], Sequence[tuple[str, bytes]]]:
+        settings = self.settings
+        made = sample.made_files(self.members, settings.ranks, settings.limits, settings.targets)
+        extra, files = made.encoded()
+        return sample.entry(extra), files

@@ -20,65 +20,38 @@ from layerdag.errors import LayerdagError
 from layerdag.runtime.processes import Worker, wait_for_any
 
 Part = TypeVar("Part")
-Drawn = TypeVar("Drawn")
-Graph = TypeVar("Graph")
 
 
 def sample_in_processes(
-    draw: Callable[[Part], Drawn],
+    draw: Callable[[Part], Any],
     parts: Sequence[Part],
     processes: int,
     shared: object = None,
-) -> Iterator[Drawn]:
-    """Yield ``draw(part)`` for each part, in order.
+    finish: Callable[[Part, int, Any], Any] | None = None,
+) -> Iterator[Any]:
+    """Yield ``draw(part)`` for each part, in order, or its graphs, each as ``finish`` leaves it.
 
     Args:
         draw: What pickles: a function of a module, a method, or a ``functools.partial`` of one.
         parts: What to draw.
-        processes: Processes that draw. With 1 it is this one. Each has as many threads as this one,
-            so that results do not depend on how many there are.
+        processes: Processes that draw. With 1, and nothing to finish, it is this one. Each has as
+            many threads as this one, so that results do not depend on how many there are.
         shared: An object to which ``draw`` and what it returns refer; each process gets it once.
-
-    Raises:
-        LayerdagError: If a process ends early, or what ``draw`` raises.
-    """
-    processes = min(processes, len(parts))
-    if processes < 2:
-        return map(draw, parts)
-    return _Tasks(draw, None, parts, shared).run(processes)
-
-
-def sample_and_finish(
-    draw: Callable[[Part], Sequence[Graph]],
-    finish: Callable[[Part, int, Graph], Graph],
-    parts: Sequence[Part],
-    processes: int,
-    shared: object = None,
-) -> Iterator[Graph]:
-    """Yield the graphs of all parts, in order, each as ``finish`` leaves it.
-
-    Args:
-        draw: What pickles, as ``sample_in_processes`` takes it.
-        finish: Takes a part, the place of a graph in it, and the graph; what pickles, too. Any of
-            the processes calls it.
-        parts: What to draw.
-        processes: Processes beside this one, at least one.
-        shared: As ``sample_in_processes`` takes it; graphs may refer to it.
+        finish: Takes a part, the place of a graph in it, and the graph; pickles, too. Any of the
+            processes calls it.
 
     Raises:
         LayerdagError: If a process ends early, or what ``draw`` or ``finish`` raises.
     """
-    return _Tasks(draw, finish, parts, shared).run(processes)
+    if finish is not None:
+        return _Tasks(draw, finish, parts, shared).run(processes)
+    processes = min(processes, len(parts))
+    return map(draw, parts) if processes < 2 else _Tasks(draw, None, parts, shared).run(processes)
 
 
 @dataclass(frozen=True)
 class _Task:
-    """What a process is to do.
-
-    Attributes:
-        part: Number of the part that it draws, or of which it finishes a graph.
-        place: Of that graph in the part; None draws it.
-    """
+    """The number of a part to draw, or of which to finish the graph at a place."""
 
     part: int
     place: int | None = None
@@ -86,14 +59,7 @@ class _Task:
 
 @final
 class _Tasks(Generic[Part]):
-    """Hands tasks to processes and collects what they make.
-
-    Args:
-        draw: Draws a part.
-        finish: Finishes a graph, None if nothing is left to do.
-        parts: What to draw.
-        shared: What each process gets once.
-    """
+    """Hands tasks to processes and collects what they make."""
 
     def __init__(
         self,
@@ -111,11 +77,7 @@ class _Tasks(Generic[Part]):
         self._failed: dict[_Task, LayerdagError] = {}
 
     def run(self, processes: int) -> Iterator[Any]:
-        """Yield each part as it is drawn, or its graphs one by one as they are finished, in order.
-
-        Raises:
-            LayerdagError: If a process ends early, or what drawing or finishing raises.
-        """
+        """Yield each part as it is drawn, or its graphs as they are finished, in order."""
         sent = pickle.dumps((self._draw, self._finish, self._shared, torch.get_num_threads()))
         try:
             # All start side by side; a large model is taken only when a process listens.

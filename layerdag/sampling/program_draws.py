@@ -13,7 +13,7 @@ from layerdag.programs.targets import TOLERANCE, Targets, solve_targets
 from layerdag.runtime.rng import derive_seed
 from layerdag.sampling.draw_policy import DrawPolicy, SampleDefects
 from layerdag.sampling.execution_check import ExecutionCheck
-from layerdag.sampling.generated import GeneratedGraph
+from layerdag.sampling.generated import GeneratedGraph, GeneratedProgram
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.schema.schema import GraphSchema, complete_conditions
 from layerdag.schema.size_tables import DEPTH, FAMILY
@@ -52,6 +52,12 @@ class ProgramDraws(DrawPolicy):
         # Sizes that were drawn beside a depth that is asked for may be those of another depth.
         drawn = {NUM_NODES, NUM_LAYERS} - self.settings.conditions.keys()
         return [{n: value for n, value in row.items() if n not in drawn} for row in rows]
+
+    def drawn(self, name: str, seed: int, dag: DAG, truncated: bool) -> GeneratedGraph:
+        """See ``DrawPolicy.drawn``."""
+        return GeneratedProgram(
+            name, seed, dag, truncated, self.schema, self.settings.sizes, drawn_with=seed
+        )
 
     def batch_size(self, num: int) -> int:
         """See ``DrawPolicy.batch_size``."""
@@ -93,15 +99,18 @@ class ProgramDraws(DrawPolicy):
         self, graphs: Sequence[GeneratedGraph], rows: Sequence[Mapping[str, Condition]]
     ) -> tuple[list[GeneratedGraph], list[SampleDefects]]:
         """See ``DrawPolicy.judged``."""
-        found, defects = [], []
+        found: list[GeneratedGraph] = []
+        defects: list[SampleDefects] = []
         copies = self.schema.are_copies([graph.dag for graph in graphs])
         for graph, copied, row in zip(graphs, copies, rows, strict=True):
+            assert isinstance(graph, GeneratedProgram)
             # A copy is drawn again, and need not be run.
-            found.append(graph if copied else self._checked(graph, row))
-            defects.append(SampleDefects(copies=True) if copied else _defects(found[-1]))
+            made = replace(graph, is_copy=True) if copied else self._checked(graph, row)
+            found.append(made)
+            defects.append(SampleDefects(copies=True) if copied else _defects(made))
         return found, defects
 
-    def _checked(self, graph: GeneratedGraph, row: Mapping[str, Condition]) -> GeneratedGraph:
+    def _checked(self, graph: GeneratedProgram, row: Mapping[str, Condition]) -> GeneratedProgram:
         """Return a sample with its program, which has been run; as it is if that does not run.
 
         The program has the numbers that are asked for, or those nearest to them.
@@ -126,7 +135,7 @@ class ProgramDraws(DrawPolicy):
         return replace(graph, checked=found.program, reached=found.reached)
 
 
-def _defects(graph: GeneratedGraph) -> SampleDefects:
+def _defects(graph: GeneratedProgram) -> SampleDefects:
     if graph.unmet:  # better than a copy, and drawn again as often as one that is far off
         return SampleDefects(size=math.inf)
     if graph.checked is None:

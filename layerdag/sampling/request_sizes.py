@@ -12,12 +12,7 @@ TOLERANCE = 0.1
 
 
 def requested_nodes(row: Mapping[str, Condition], max_nodes: int) -> float | None:
-    """Return the number of nodes that is asked for, from 1 to the limit; None where it is open.
-
-    Args:
-        row: Conditions in their own units.
-        max_nodes: Limit of a graph.
-    """
+    """Return the number of nodes asked for, from 1 to the limit; None where it is open."""
     value = row.get(NUM_NODES)
     if not isinstance(value, int | float) or not math.isfinite(value):
         return None
@@ -25,13 +20,7 @@ def requested_nodes(row: Mapping[str, Condition], max_nodes: int) -> float | Non
 
 
 def size_error(dag: DAG, row: Mapping[str, Condition], max_nodes: int) -> float:
-    """Return |log(found / asked)| of the nodes; 0 within ``TOLERANCE``, or if none are asked for.
-
-    Args:
-        dag: A finished graph.
-        row: Conditions in their own units.
-        max_nodes: Limit of a graph.
-    """
+    """Return |log(found / asked)| of the nodes; 0 within ``TOLERANCE``, or if none are wanted."""
     asked = requested_nodes(row, max_nodes)
     if asked is None or abs(dag.num_nodes - asked) <= TOLERANCE * asked:
         return 0.0
@@ -49,10 +38,9 @@ def batches_of_like_size(
 ) -> list[list[int]]:
     """Return the places of ``rows`` in batches, in order of the number of nodes asked for.
 
-    Args:
-        rows: Conditions of each graph.
-        settings: With what was left to the model. Its batch size, if it has one, is that of every
-            batch; otherwise each is as large as ``MAX_POSITIONS`` allows.
+    The batch size of the settings, if there is one, is that of every batch; otherwise each is as
+    large as ``MAX_POSITIONS`` allows.
+
     """
     usual = min(_USUAL_NODES, float(settings.max_nodes))
     sizes = [requested_nodes(row, settings.max_nodes) or usual for row in rows]

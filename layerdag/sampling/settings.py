@@ -128,13 +128,11 @@ class GenerationSettings:
     ) -> "GenerationSettings":
         """Return the settings with what is left to the model filled in.
 
-        Args:
-            model: To be sampled.
-            schema: Of the model.
-            asked: Names of the conditions that are asked for; None is those of the settings.
+        ``asked`` are the names of the conditions that are asked for; None is those of the settings.
 
         Raises:
             UsageError: If the model does not support the request.
+
         """
         if self.labels == PREDICTED:
             _require_label_posterior(model, schema)
@@ -179,7 +177,6 @@ class GenerationSettings:
 
 
 def _require_label_posterior(model: DAGModel, schema: GraphSchema) -> None:
-    """Raise UsageError, before anything is sampled, if the model cannot predict labels."""
     labeled = any(condition.name == LABEL for condition in schema.numeric_conditions)
     if not labeled or not model.posterior_objectives():
         raise UsageError(

@@ -28,14 +28,7 @@ _COSTS = ("num_ops", "tensor_size", "comm_size")
 @final
 @dataclass(frozen=True, eq=False)
 class DerivedJob:
-    """A training step that was derived from a program.
-
-    Attributes:
-        program: The program.
-        plan: Whose step it is.
-        workload: One trace for each rank.
-        timed: Whether its operators have times.
-    """
+    """A training step that was derived from a program; ``timed`` if its operators have times."""
 
     program: Program
     plan: PlannedStep
@@ -55,16 +48,12 @@ class DerivedJob:
 def derive_job(
     program: Program, plan: PlannedStep, compute: ComputeModel | None = None
 ) -> DerivedJob:
-    """Return the step of a program under a plan.
-
-    Args:
-        program: The program.
-        plan: The plan.
-        compute: What times operators; without one they have no times.
+    """Return the step of a program under a plan; without a compute model it has no times.
 
     Raises:
         UsageError: If the plan does not fit the program.
         NodeError: If a node cannot run.
+
     """
     step = program.step(**plan.settings)
     timed = step if compute is None else step.timed(compute)
@@ -88,17 +77,11 @@ def derive_drawn_job(
     A plan that does not fit the program, such as tensor ranks that share no pair of products, is
     drawn again.
 
-    Args:
-        program: The program.
-        family: Of the program.
-        plans: To draw from.
-        seed: Of the sample.
-        compute: What times operators; without one they have no times.
-
     Raises:
         UsageError: If none of several plans fits.
         CaptureError: If an operator fails under a plan that fits.
         NodeError: If a node cannot run.
+
     """
     rng = plan_generator(seed)
     for _ in range(_PLANS - 1):
@@ -131,9 +114,6 @@ class DrawnTimes(ComputeModel):
 
     An operator that no training job has takes as long as those of the nearest costs.
 
-    Args:
-        durations: How long operators of training jobs take.
-        seed: Of the sample.
     """
 
     def __init__(self, durations: Durations, seed: int) -> None:

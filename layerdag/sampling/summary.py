@@ -1,17 +1,16 @@
 """What was sampled, in words: how many samples, where, and how near they come to what was asked."""
 
-import json
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from layerdag.samples.manifest import SampleRun
+from layerdag.samples.manifest import SampleRun, read_manifest
 from layerdag.sampling.parts import PartSettings
 
 
 def after_sampling(manifest: Path) -> str:
     """Return what was made, and how to look at it; ``manifest`` is that of the samples."""
-    out, samples = manifest.parent, json.loads(manifest.read_text(encoding="utf-8"))["samples"]
+    out, samples = manifest.parent, read_manifest(manifest.parent)["samples"]
     name = samples[0]["name"]
     first = shlex.quote(str(out / samples[0].get("file", f"{name}/{name}.0.et")))
     count = "1 sample" if len(samples) == 1 else f"{len(samples):,} samples"
@@ -23,7 +22,7 @@ def after_sampling(manifest: Path) -> str:
 
 def reached_numbers(manifest: Path) -> Iterator[str]:
     """Yield, for each number that was asked of programs, how near the samples come to it."""
-    samples = json.loads(manifest.read_text(encoding="utf-8"))["samples"]
+    samples = read_manifest(manifest.parent)["samples"]
     for name in dict.fromkeys(name for sample in samples for name in sample.get("wanted", {})):
         asked, missing, found = 0.0, 0, {}
         for sample in samples:

@@ -1,18 +1,16 @@
 """Attributes of nodes: categories with their words, numbers with their bins.
 
-Numeric node attributes as a learned bin and a position inside the bin.
-
-A model sees the bin as a category; the position says where in the bin the value lies, through the
-quantiles of the training values that fell into it. So a decoded number has the training
+A model sees the bin of a number as a category; the position says where in the bin the value lies,
+through the quantiles of the training values that fell into it. So a decoded number has the training
 distribution inside every bin. The outermost bins are halved again and again, because the few
 largest values decide sums and tails. A value that many nodes share (a kernel size, a power of two)
 gets a bin of its own and comes back exactly. Values beyond what ``SHARED_BY`` training graphs reach
 are moved there, so that no extreme is that of a single graph.
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -24,36 +22,23 @@ from layerdag.runtime.settings import did_you_mean
 
 MAX_WORD = 4096
 """Characters of a word of a vocabulary that comes from outside."""
+_UNWRITABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
 class CategoryAttribute:
-    """A categorical node attribute.
+    """A categorical node attribute; a word's code is its position in ``values``.
 
-    Attributes:
-        name: Attribute name.
-        values: Code by position; if ``<other>`` is among them, unknown words map there.
+    If ``<other>`` is among them, unknown words map there.
+
     """
 
     name: str
     values: tuple[str, ...]
 
-    @classmethod
-    def fit(cls, name: str, categories: set[str], *, open_ended: bool) -> "CategoryAttribute":
-        """Return the attribute with the words of the training graphs in alphabetical order.
-
-        Args:
-            name: Attribute name.
-            categories: All words of the training graphs.
-            open_ended: Whether words that no training graph has are allowed, as ``<other>``.
-        """
-        closed = sorted(categories - {OTHER})
-        return cls(name, (*closed, OTHER) if open_ended or OTHER in categories else tuple(closed))
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "CategoryAttribute":
-        """Rebuild from ``asdict``. Raises KeyError, TypeError or ValueError if malformed."""
-        return cls(str(data["name"]), words_of(data["values"]))
+    def check(self) -> None:
+        """Raise ValueError unless the words can be those of a vocabulary."""
+        require_words(self.values)
 
     @property
     def num_codes(self) -> int:
@@ -84,11 +69,7 @@ class CategoryAttribute:
         Raises:
             VocabularyError: If a code is not one of ``num_codes``.
         """
-        if code_N.size and not 0 <= code_N.min() <= code_N.max() < self.num_codes:
-            raise VocabularyError(
-                f"Attribute '{self.name}' has codes 0 to {self.num_codes - 1}, found "
-                f"{int(code_N.min())} to {int(code_N.max())}; decode with the schema of the model."
-            )
+        _require_codes(self.name, self.num_codes, code_N)
         return [self.values[code] for code in code_N.tolist()]
 
 
@@ -97,24 +78,26 @@ def fit_category(name: str, graphs: Sequence[AttributedGraph]) -> CategoryAttrib
     categories = {category for graph in graphs for category in graph.categories[name]}
     categories.update(category for graph in graphs for category in graph.vocabularies.get(name, ()))
     open_ended = any(name in graph.open_vocabularies for graph in graphs)
-    return CategoryAttribute.fit(name, categories, open_ended=open_ended)
+    closed = sorted(categories - {OTHER})
+    return CategoryAttribute(
+        name, (*closed, OTHER) if open_ended or OTHER in categories else tuple(closed)
+    )
 
 
-def words_of(values: Any) -> tuple[str, ...]:
-    """Return a list of distinct strings as a tuple. Raises TypeError or ValueError otherwise."""
-    if not isinstance(values, list | tuple) or not all(isinstance(v, str) for v in values):
-        raise TypeError(f"a list of strings is needed, found {values!r:.60}")
+def require_words(values: Sequence[str]) -> None:
+    """Raise ValueError unless these are distinct words that can be written to a file."""
     if len(set(values)) != len(values):
         raise ValueError("a word occurs twice")
-    if max(map(len, values), default=0) > MAX_WORD or any(map(_is_unwritable, values)):
+    if max(map(len, values), default=0) > MAX_WORD or any(map(_UNWRITABLE.search, values)):
         raise ValueError(f"a word is longer than {MAX_WORD} or cannot be written to a file")
-    return tuple(values)
 
 
-def _is_unwritable(category: str) -> bool:
-    return any(
-        char < " " or "\ud800" <= char <= "\udfff" for char in category if char not in "\t\n\r"
-    )
+def _require_codes(name: str, num_codes: int, code_N: np.ndarray) -> None:
+    if code_N.size and not 0 <= code_N.min() <= code_N.max() < num_codes:
+        raise VocabularyError(
+            f"Attribute '{name}' has codes 0 to {num_codes - 1}, found {int(code_N.min())} to "
+            f"{int(code_N.max())}; decode with the schema of the model."
+        )
 
 
 # Few enough that single training values cannot be read off a bin of MIN_COUNT values or more.
@@ -135,6 +118,7 @@ class NumericAttribute:
         name: Attribute name.
         unit: Unit of its values ("ns", "bytes", "flops", "1").
         bins: Quantiles of each bin, ascending; bins do not overlap.
+
     """
 
     name: str
@@ -152,12 +136,9 @@ class NumericAttribute:
     ) -> "NumericAttribute":
         """Learn the bins from training values; NaN is absent, and so is an infinite value.
 
-        Args:
-            name: Attribute name.
-            unit: Unit of the values.
-            values: float array of any shape.
-            num_bins: Number of bins for values that are not shared by many nodes.
-            graph_of: Number of the graph of each value; None takes each for a graph of its own.
+        ``num_bins`` is for values that are not shared by many nodes; ``graph_of`` is the number of
+        the graph of each value, by default each is of a graph of its own.
+
         """
         present = np.asarray(values, dtype=np.float64).ravel()
         finite = np.isfinite(present)
@@ -175,18 +156,15 @@ class NumericAttribute:
             bins.extend(_quantile_bins(part, count, low, high))
         return cls(name, unit, tuple(sorted(bins)))
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "NumericAttribute":
-        """Rebuild from ``asdict``. Raises KeyError, TypeError or ValueError if malformed."""
-        bins = tuple(tuple(float(q) for q in row) for row in data["bins"])
-        flat = [quantile for row in bins for quantile in row]
-        if any(len(row) != QUANTILES for row in bins) or not np.isfinite(flat).all():
+    def check(self) -> None:
+        """Raise ValueError unless the bins hold quantiles that ascend."""
+        flat = [quantile for row in self.bins for quantile in row]
+        if any(len(row) != QUANTILES for row in self.bins) or not np.isfinite(flat).all():
             raise ValueError(f"a bin must hold {QUANTILES} finite numbers")
         if any(quantile and not _LEAST <= abs(quantile) <= _MOST for quantile in flat):
             raise ValueError(f"bins must be 0 or from {_LEAST:g} to {_MOST:g}")
         if flat != sorted(flat):
             raise ValueError("bins must be in ascending order and not overlap")
-        return cls(str(data["name"]), str(data["unit"]), bins)
 
     @property
     def num_codes(self) -> int:
@@ -204,7 +182,9 @@ class NumericAttribute:
         if not self.bins or absent_N.all():
             return np.zeros(value_N.shape, np.int64), np.zeros(value_N.shape, np.float32)
         table_KQ = np.array(self.bins)
-        code_N = self._bin_of(np.where(absent_N, table_KQ[0, 0], value_N), table_KQ)
+        middle_K1 = (table_KQ[:-1, -1] + table_KQ[1:, 0]) / 2
+        known_N = np.where(absent_N, table_KQ[0, 0], value_N)
+        code_N = np.searchsorted(middle_K1, known_N, side="right").astype(np.int64)
         low_N, high_N = table_KQ[code_N, 0], table_KQ[code_N, -1]
         clipped_N = np.clip(value_N, low_N, high_N)
         position_N = _position(clipped_N, table_KQ[code_N])
@@ -218,11 +198,7 @@ class NumericAttribute:
             VocabularyError: If a code is not one of ``num_codes``.
         """
         code_N = np.asarray(code_N)
-        if code_N.size and not 0 <= code_N.min() <= code_N.max() < self.num_codes:
-            raise VocabularyError(
-                f"Attribute '{self.name}' has codes 0 to {self.num_codes - 1}, found "
-                f"{int(code_N.min())} to {int(code_N.max())}; decode with the schema of the model."
-            )
+        _require_codes(self.name, self.num_codes, code_N)
         if not self.bins:
             return np.full(code_N.shape, np.nan)
         table_KQ = np.array(self.bins)
@@ -234,19 +210,16 @@ class NumericAttribute:
         value_N = _blend(low_N, high_N, scaled_N - left_N)
         return np.where(code_N == 0, np.nan, value_N)
 
-    def _bin_of(self, value_N: np.ndarray, table_KQ: np.ndarray) -> np.ndarray:
-        """Return the bin that holds each value, or the nearest one where none does."""
-        middle_K1 = (table_KQ[:-1, -1] + table_KQ[1:, 0]) / 2
-        return np.searchsorted(middle_K1, value_N, side="right").astype(np.int64)
 
-
-def shared_range(value: np.ndarray, graph: np.ndarray) -> tuple[float, float]:
-    """Return the smallest and largest value that ``SHARED_BY`` graphs reach, or all if fewer."""
+def shared_range(
+    value: np.ndarray, graph: np.ndarray, needed: int = SHARED_BY
+) -> tuple[float, float]:
+    """Return the smallest and largest value that ``needed`` graphs reach, or all if fewer."""
     order = np.argsort(graph, kind="stable")
     starts = np.unique(graph[order], return_index=True)[1]
     low_G = np.sort(np.minimum.reduceat(value[order], starts))
     high_G = np.sort(np.maximum.reduceat(value[order], starts))
-    index = min(SHARED_BY, low_G.size) - 1
+    index = min(needed, low_G.size) - 1
     return float(low_G[index]), float(high_G[-1 - index])
 
 
@@ -261,8 +234,8 @@ def _shared_values(value: np.ndarray, graph: np.ndarray) -> np.ndarray:
 def _between(values: np.ndarray, cuts: np.ndarray) -> list[tuple[np.ndarray, float, float]]:
     """Split values at the shared ones, so that no bin spans a bin of its own.
 
-    Returns:
-        (values, shared value below, shared value above) of each part, in ascending order.
+    Returns (values, shared value below, shared value above) of each part, in ascending order.
+
     """
     index = np.searchsorted(cuts, values)
     walls = np.concatenate(([-np.inf], cuts, [np.inf]))
@@ -278,11 +251,8 @@ def _quantile_bins(
 ) -> list[tuple[float, ...]]:
     """Cut values into bins of equal counts; return the quantiles of each, rounded inside a span.
 
-    Args:
-        values: All strictly between ``low`` and ``high``.
-        num_bins: Bins at most; bins that rounding makes equal are one.
-        low: Shared value below, whose own bin must stay apart.
-        high: Shared value above, likewise.
+    Values lie strictly between ``low`` and ``high``, the shared values around them.
+
     """
     ordered = np.sort(values)
     num_bins = max(1, min(num_bins, ordered.size // MIN_COUNT))

@@ -13,7 +13,7 @@ draws have the distribution of training graphs, and an outlier is one rank.
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from statistics import NormalDist
 from typing import Any
 
@@ -22,9 +22,8 @@ import numpy as np
 from layerdag.dag.program_numbers import SHARED_BY
 from layerdag.errors import VocabularyError
 from layerdag.graph.attributed_graph import LABEL, Condition
-from layerdag.runtime.json_shape import require_known
 from layerdag.runtime.settings import did_you_mean
-from layerdag.schema.attributes import words_of
+from layerdag.schema.attributes import require_words
 
 UNKNOWN = -1
 
@@ -43,17 +42,23 @@ class ConditionCell:
     Attributes:
         values: Codes of each category that these graphs have; -1 is unknown.
         count: Number of graphs, rounded.
-        mean: Of each standardized number, rounded; NaN where too few graphs have one.
+        mean: Of each standardized number, rounded; None where too few graphs have one.
         spread: Standard deviation of each number, rounded, positive.
         quantiles: Of each number, the share of graphs below and the value, both ascending and
             rounded; empty where numbers are normal around the mean, as of earlier versions.
+
     """
 
     values: tuple[tuple[int, ...], ...]
     count: int
-    mean: tuple[float, ...]
+    mean: tuple[float | None, ...]
     spread: tuple[float, ...]
     quantiles: tuple[tuple[tuple[float, float], ...], ...] = ()
+
+    @property
+    def mean_C(self) -> np.ndarray:
+        """Means, NaN for None."""
+        return np.array(self.mean, dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -90,14 +95,12 @@ class ConditionTable:
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield, for each source of randomness, all conditions that go with some given ones.
 
-        Args:
-            wanted_M: Code of each given category, -1 for open ones. Where no cell has all of them,
-                those with the most are drawn from.
-            given_C: Given standardized numbers, NaN for open ones.
-            rngs: Sources of randomness.
+        Given are codes of categories, -1 for open ones, and standardized numbers, NaN for open
+        ones. Where no cell has all categories, those with the most are drawn from.
 
         Yields:
             Codes (M,) and numbers (C,), -1 and NaN where the cell does not know them.
+
         """
         weight_K = np.exp(self._log_weights(wanted_M, given_C))
         weight_K /= weight_K.sum()
@@ -120,7 +123,7 @@ class ConditionTable:
                 np.isin(column, values)
                 for column, values in zip(category_BM.T, cell.values, strict=True)
             ]
-            away_BC = np.abs(numeric_BC - np.array(cell.mean)) / np.array(cell.spread)
+            away_BC = np.abs(numeric_BC - cell.mean_C) / np.array(cell.spread)
             near_BC = np.isnan(away_BC) | (away_BC <= _FARTHEST)
             found_B |= np.all([*fits_BM, near_BC.all(axis=1)], axis=0)
         return found_B
@@ -170,7 +173,7 @@ class ConditionTable:
     def _numbers(
         self, cell: ConditionCell, given_C: np.ndarray, rng: np.random.Generator
     ) -> np.ndarray:
-        mean_C, spread_C = np.array(cell.mean), np.array(cell.spread)
+        mean_C, spread_C = cell.mean_C, np.array(cell.spread)
         noise_C = rng.standard_normal(len(mean_C))
         given = np.flatnonzero(~np.isnan(given_C) & ~np.isnan(mean_C))
         free = np.flatnonzero(np.isnan(given_C) & ~np.isnan(mean_C))
@@ -187,41 +190,15 @@ class ConditionTable:
         return drawn_C
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-serializable data; None stands for NaN."""
-        cells = [
-            {**asdict(cell), "mean": [None if math.isnan(m) else m for m in cell.mean]}
-            for cell in self.cells
-        ]
+        """Return JSON-serializable data; fingerprints of data sets depend on its very types."""
+        cells = [{**asdict(cell), "mean": list(cell.mean)} for cell in self.cells]
         for cell in cells:
             if not cell["quantiles"]:
                 del cell["quantiles"]
         return {"cells": cells, "correlation": [list(row) for row in self.correlation]}
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "ConditionTable":
-        """Rebuild from ``to_dict``. Raises KeyError, TypeError or ValueError if malformed."""
-        cells = tuple(
-            ConditionCell(
-                tuple(tuple(_code(code) for code in values) for values in cell["values"]),
-                int(cell["count"]),
-                tuple(math.nan if m is None else float(m) for m in cell["mean"]),
-                tuple(float(s) for s in cell["spread"]),
-                tuple(
-                    tuple((float(level), float(value)) for level, value in number)
-                    for number in cell.get("quantiles", ())
-                ),
-            )
-            for cell in data["cells"]
-        )
-        return cls(cells, tuple(tuple(float(c) for c in row) for row in data["correlation"]))
-
     def check(self, num_values: Sequence[int], num_numbers: int) -> None:
-        """Raise ValueError unless the table fits conditions and can be drawn from.
-
-        Args:
-            num_values: Number of values of each category.
-            num_numbers: Number of numeric conditions.
-        """
+        """Raise ValueError unless the table fits these conditions and can be drawn from."""
         if not self.cells:
             return
         for cell in self.cells:
@@ -236,13 +213,12 @@ class ConditionTable:
 
 
 def _check_cell(cell: ConditionCell, num_values: Sequence[int], num_numbers: int) -> None:
-    """Raise ValueError unless a cell has codes that exist and numbers that can be drawn."""
     if len(cell.values) != len(num_values) or not len(cell.mean) == len(cell.spread) == num_numbers:
         raise ValueError("a cell does not have one entry for each condition")
     for codes, size in zip(cell.values, num_values, strict=True):
         if not codes or not all(UNKNOWN <= code < size for code in codes):
             raise ValueError("a cell holds a code that its condition lacks")
-    known = [m for m in cell.mean if not math.isnan(m)]
+    known = [m for m in cell.mean if m is not None]
     if not 1 <= cell.count < _MOST or not all(abs(m) < 1e6 for m in known):
         raise ValueError("a cell needs a count and finite means")
     if not all(0 < s < 1e6 for s in cell.spread):
@@ -255,12 +231,6 @@ def _check_cell(cell: ConditionCell, num_values: Sequence[int], num_numbers: int
             raise ValueError("quantiles of a cell need levels between 0 and 1 and finite values")
         if levels != sorted(levels) or values != sorted(values):
             raise ValueError("quantiles of a cell must ascend")
-
-
-def _code(value: Any) -> int:
-    if type(value) is not int:
-        raise TypeError(f"a code must be a whole number, found {value!r:.40}")
-    return value
 
 
 def _by_quantiles(quantiles: tuple[tuple[float, float], ...], score: float, normal: float) -> float:
@@ -279,7 +249,7 @@ def _by_quantiles(quantiles: tuple[tuple[float, float], ...], score: float, norm
 def _log_normal(
     cell: ConditionCell, correlation: tuple[tuple[float, ...], ...], number_C: np.ndarray
 ) -> float:
-    mean_C, spread_C = np.array(cell.mean), np.array(cell.spread)
+    mean_C, spread_C = cell.mean_C, np.array(cell.spread)
     known = np.flatnonzero(~np.isnan(number_C) & ~np.isnan(mean_C))
     if not known.size:
         return 0.0
@@ -302,21 +272,15 @@ scores of one graph among 200 are at most 2.8 and move a correlation by less tha
 def fit_table(
     category_BM: np.ndarray, numeric_BC: np.ndarray, program_B: np.ndarray | None = None
 ) -> ConditionTable:
-    """Learn the table from the encoded conditions of training graphs.
+    """Learn the table from the encoded conditions of training graphs, -1 and NaN for unknown.
 
     Graphs with equal categories form a cell. Cells of fewer than ``SHARED_BY`` graphs are merged
     with the cell that differs in the fewest categories. Cells of fewer than ``NUMBERS_BY`` take
     their numbers from themselves and the most similar cells together, moved by the main effects of
-    the categories in which these differ.
+    the categories in which these differ. ``program_B`` is the number of the program of each graph,
+    of which only distinct ones count; all differ by default. The table is empty for fewer than
+    ``SHARED_BY`` graphs, or without conditions.
 
-    Args:
-        category_BM: Codes, -1 for unknown.
-        numeric_BC: Standardized numbers, NaN for unknown.
-        program_B: Number of the program of each graph, of which only distinct ones count; all
-            differ by default.
-
-    Returns:
-        The table; an empty one for fewer than ``SHARED_BY`` graphs, or without conditions.
     """
     program_B = np.arange(len(category_BM)) if program_B is None else program_B
     few = _count(program_B) < SHARED_BY
@@ -335,8 +299,8 @@ def fit_table(
         scores.append(_normal_scores(numeric_BC[rows]))
         count = max(SHARED_BY, round(len(rows) / SHARED_BY) * SHARED_BY)
         quantiles = tuple(_quantiles(column_R, program_B[of]) for column_R in number_RC.T)
-        moments = tuple(mean_C.tolist()), tuple(spread_C.tolist())
-        cells.append(ConditionCell(values, count, *moments, quantiles))
+        mean = tuple(None if math.isnan(m) else m for m in mean_C.tolist())
+        cells.append(ConditionCell(values, count, mean, tuple(spread_C.tolist()), quantiles))
     correlation = _correlation(np.concatenate(scores), _count(program_B))
     return ConditionTable(tuple(cells), correlation)
 
@@ -500,13 +464,7 @@ class NumericCondition:
     def fit(
         cls, name: str, values: Sequence[float], program_B: np.ndarray | None = None
     ) -> "NumericCondition":
-        """Learn the scale from training values; those that are not finite are unknown.
-
-        Args:
-            name: Condition name.
-            values: Of each graph that has one.
-            program_B: Number of the program of each of these graphs; all differ by default.
-        """
+        """Learn the scale from training values; those that are not finite are unknown."""
         value_B = np.asarray(values, dtype=np.float64)
         known_B = np.isfinite(value_B)
         program_B = np.arange(value_B.size) if program_B is None else program_B
@@ -520,17 +478,14 @@ class NumericCondition:
         mean = round(float(scaled_B.mean()) / unit) * unit
         return cls(name, mean, std, log, _shared_quantiles(_of_programs(value_B, program_B)))
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "NumericCondition":
-        """Rebuild from ``asdict``. Raises KeyError, TypeError or ValueError if malformed."""
-        require_known(data, (each.name for each in fields(cls)))
-        quantiles = tuple(float(q) for q in data["quantiles"])
-        mean, std = float(data["mean"]), float(data["std"])
-        if not quantiles or not np.isfinite([mean, std, *quantiles]).all() or std <= 0:
-            raise ValueError("mean, std and quantiles must be finite, and std positive")
-        if abs(mean) + _ROOM * std > (_LARGEST_LOG if data["log"] else 1e300):
+    def check(self) -> None:
+        """Raise ValueError unless the scale gives numbers."""
+        if not self.quantiles or not np.isfinite([self.mean, self.std, *self.quantiles]).all():
+            raise ValueError("mean, std and quantiles must be finite")
+        if self.std <= 0:
+            raise ValueError("std must be positive")
+        if abs(self.mean) + _ROOM * self.std > (_LARGEST_LOG if self.log else 1e300):
             raise ValueError(f"values of {_ROOM:g} deviations from the mean must be numbers")
-        return cls(str(data["name"]), mean, std, bool(data["log"]), quantiles)
 
     def encode(self, value: Condition | None) -> float:
         """Return the standardized value, NaN for None.
@@ -577,21 +532,14 @@ def _shared_quantiles(value_B: np.ndarray) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class CategoryCondition:
-    """A graph-level category.
-
-    Attributes:
-        name: Condition name.
-        values: Known categories, code by position.
-    """
+    """A graph-level category; a value's code is its position."""
 
     name: str
     values: tuple[str, ...]
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "CategoryCondition":
-        """Rebuild from ``asdict``. Raises KeyError, TypeError or ValueError if malformed."""
-        require_known(data, (each.name for each in fields(cls)))
-        return cls(str(data["name"]), words_of(data["values"]))
+    def check(self) -> None:
+        """Raise ValueError unless the words can be those of a vocabulary."""
+        require_words(self.values)
 
     def encode(self, value: Condition | None) -> int:
         """Return the code, -1 for None.
@@ -618,12 +566,9 @@ def fit_conditions(
 
     The label is a number in any case: as a category it would keep the exact label of every graph.
 
-    Args:
-        rows: Conditions of each graph.
-        program_B: Number of the program of each graph; all differ by default.
-
     Raises:
         VocabularyError: If a label is no number.
+
     """
     program_B = np.arange(len(rows)) if program_B is None else program_B
     names = dict.fromkeys(name for row in rows for name in row)
@@ -645,11 +590,6 @@ def fit_conditions(
 
 
 def _number(name: str, value: Condition) -> float:
-    """Return a condition as a number.
-
-    Raises:
-        VocabularyError: If it is none.
-    """
     try:
         return float(value)
     except ValueError:

@@ -12,7 +12,7 @@ training jobs show.
 Shape letters: G jobs, N nodes, P known points of an operator, Q levels of quantiles.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -22,7 +22,7 @@ import numpy as np
 
 from layerdag.dag.program_numbers import all_distinct
 from layerdag.graph.attributed_graph import AttributedGraph
-from layerdag.runtime.json_shape import require_known
+from layerdag.schema.attributes import shared_range
 
 LEVELS = (0.0, 0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.97, 0.99, 0.995, 0.999, 1.0)
 """Levels of the quantiles of a factor."""
@@ -35,7 +35,7 @@ _LARGEST = 60.0
 
 _COSTS = ("flops", "bytes", "comm_bytes")
 _LARGEST_COST = 1 << 62
-_RETIRED_KEYS = ("per_label", "label")  # earlier versions wrote them, and nothing reads them
+RETIRED_KEYS = ("per_label", "label")  # earlier versions wrote them, and nothing reads them
 
 Point = tuple[int, int, int, int, float]
 """FLOPs, bytes, bytes of communication and ranks (0: it does not communicate), and the logarithm of
@@ -44,15 +44,24 @@ the median duration in ns."""
 
 @dataclass(frozen=True)
 class OperatorDurations:
-    """How long calls of one operator take.
+    """How long calls of one operator take: usual durations of costs, and quantiles.
 
-    Attributes:
-        points: Usual durations of costs.
-        factors: Quantiles of the logarithm of the factor of a node, at ``LEVELS``.
+    The latter are of the logarithm of the factor of a node, at ``LEVELS``.
+
     """
 
     points: tuple[Point, ...]
     factors: tuple[float, ...]
+
+    def check(self) -> None:
+        """Raise ValueError unless nodes can be given durations by these figures."""
+        if not self.points:
+            raise ValueError("an operator without points has no duration")
+        if not all(0 <= cost < _LARGEST_COST for *costs, _ in self.points for cost in costs):
+            raise ValueError(f"costs are whole numbers from 0 to {_LARGEST_COST}")
+        if not all(abs(log) <= _LARGEST for *_, log in self.points):
+            raise ValueError(f"logarithms up to {_LARGEST:g} are needed")
+        _require_quantiles(self.factors)
 
     @cached_property
     def _place_P4(self) -> np.ndarray:
@@ -87,11 +96,10 @@ class OperatorDurations:
 
 @dataclass(frozen=True)
 class Durations:
-    """How long nodes of jobs take.
+    """How long nodes of jobs take, by operator.
 
-    Attributes:
-        operators: By operator.
-        factors: Quantiles of the logarithm of the factor of a job, at ``LEVELS``.
+    ``factors`` are quantiles of the logarithm of the factor of a job, at ``LEVELS``.
+
     """
 
     operators: Mapping[str, OperatorDurations]
@@ -100,17 +108,20 @@ class Durations:
     def usual(self, operators: Sequence[str], cost_N4: np.ndarray) -> np.ndarray:
         """Return the logarithms of usual durations of nodes, NaN where the operator has none.
 
-        Args:
-            operators: Of each node.
-            cost_N4: FLOPs, bytes, bytes of communication and ranks, 0 for none.
+        Costs are FLOPs, bytes, bytes of communication and ranks, 0 for none.
+
         """
         log_N = np.full(len(operators), np.nan)
+        for entry, mine_N in self._rows(operators):
+            log_N[mine_N] = entry.usual(cost_N4[mine_N])
+        return log_N
+
+    def _rows(self, operators: Sequence[str]) -> Iterator[tuple[OperatorDurations, np.ndarray]]:
+        """Yield the durations of each operator that has some, and which nodes are of it."""
         op_N = np.array(operators, dtype=object)
         for name in dict.fromkeys(operators):
             if name in self.operators:
-                mine_N = op_N == name
-                log_N[mine_N] = self.operators[name].usual(cost_N4[mine_N])
-        return log_N
+                yield self.operators[name], op_N == name
 
     def usual_of_costs(self, cost_N4: np.ndarray) -> np.ndarray:
         """Return the logarithms of usual durations of nodes of any operator, by costs alone."""
@@ -129,19 +140,22 @@ class Durations:
     def node_factors(self, operators: Sequence[str], draw_N: np.ndarray) -> np.ndarray:
         """Return the logarithm of each node's factor; ``draw_N`` is uniform in [0, 1)."""
         log_N = np.zeros(len(operators))
-        op_N = np.array(operators, dtype=object)
-        for name in dict.fromkeys(operators):
-            if name in self.operators:
-                mine_N = op_N == name
-                log_N[mine_N] = np.interp(draw_N[mine_N], LEVELS, self.operators[name].factors)
+        for entry, mine_N in self._rows(operators):
+            log_N[mine_N] = np.interp(draw_N[mine_N], LEVELS, entry.factors)
         return log_N
 
     def job_factor(self, draw: float) -> float:
         """Return the logarithm of a job's factor; ``draw`` is uniform in [0, 1)."""
         return float(np.interp(draw, LEVELS, self.factors))
 
+    def check(self) -> None:
+        """Raise ValueError unless nodes can be given durations by these figures."""
+        _require_quantiles(self.factors)
+        for entry in self.operators.values():
+            entry.check()
+
     def to_dict(self) -> dict[str, Any]:
-        """Return the figures as JSON-serializable data."""
+        """Return JSON-serializable data; fingerprints of data sets depend on its very types."""
         return {
             "operators": {
                 name: {"points": [list(p) for p in entry.points], "factors": list(entry.factors)}
@@ -150,44 +164,15 @@ class Durations:
             "factors": list(self.factors),
         }
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "Durations":
-        """Rebuild from ``to_dict``. Raises KeyError, TypeError or ValueError if malformed."""
-        require_known(data, ("operators", "factors", *_RETIRED_KEYS))
-        operators = {
-            str(name): OperatorDurations(
-                tuple(map(_point, entry["points"])), _quantiles(entry["factors"])
-            )
-            for name, entry in data["operators"].items()
-        }
-        if not all(entry.points for entry in operators.values()):
-            raise ValueError("an operator without points has no duration")
-        return cls(operators, _quantiles(data["factors"]))
+
+def _require_quantiles(found: Sequence[float]) -> None:
+    fits = len(found) == len(LEVELS) and list(found) == sorted(found)
+    if not fits or not all(abs(log) <= _LARGEST for log in found):
+        raise ValueError(f"{len(LEVELS)} ascending quantiles up to {_LARGEST:g} are needed")
 
 
 def _places(cost_N4: np.ndarray) -> np.ndarray:
     return np.log2(1 + cost_N4)
-
-
-def _point(row: Any) -> Point:
-    flops, moved, sent, ranks, log = row
-    costs = (flops, moved, sent, ranks)
-    if not all(isinstance(number, int) and 0 <= number < _LARGEST_COST for number in costs):
-        raise ValueError(f"costs are whole numbers from 0, found {row!r:.60}")
-    return flops, moved, sent, ranks, _log(log)
-
-
-def _quantiles(row: Any) -> tuple[float, ...]:
-    found = tuple(map(_log, row))
-    if len(found) != len(LEVELS) or list(found) != sorted(found):
-        raise ValueError(f"{len(LEVELS)} ascending quantiles are needed")
-    return found
-
-
-def _log(value: Any) -> float:
-    if not abs(float(value)) <= _LARGEST:
-        raise ValueError(f"logarithms up to {_LARGEST:g} are needed, found {value!r:.40}")
-    return float(value)
 
 
 RANKS = "world_size"
@@ -209,12 +194,11 @@ def fit_durations(
     needed: int,
     program_G: np.ndarray | None = None,
 ) -> Durations | None:
-    """Return how long nodes take; None where nothing is shared.
+    """Return how long nodes of training jobs take; None where nothing is shared.
 
-    Args:
-        graphs: Training graphs, jobs.
-        needed: Programs that must stand behind everything.
-        program_G: Number of the program of each job; all differ by default.
+    ``needed`` programs must share everything; ``program_G`` is the number of the program of each
+    job, all differ by default.
+
     """
     if not graphs or any("duration" not in graph.numbers for graph in graphs):
         return None
@@ -260,14 +244,12 @@ def fit_durations(
 def _ranks(
     graphs: Sequence[AttributedGraph], cost_NC: np.ndarray, graph_N: np.ndarray
 ) -> np.ndarray:
-    """Return the ranks of each node's job where the node communicates, else 0."""
     rank_G = np.array([_num_ranks(graph) for graph in graphs])
     found_N: np.ndarray = np.where(cost_NC[:, 2] > 0, rank_G[graph_N], 0)
     return found_N
 
 
 def _num_ranks(graph: AttributedGraph) -> int:
-    """Return how many ranks a job has; 0 if that is not known."""
     try:
         return max(int(float(graph.conditions.get(RANKS, 0))), 0)
     except (TypeError, ValueError, OverflowError):
@@ -280,7 +262,6 @@ def _ends(graphs: Sequence[AttributedGraph]) -> list[tuple[int, int]]:
 
 
 def _logs(duration_N: np.ndarray) -> np.ndarray:
-    """Return logarithms, NaN where there is no duration."""
     given_N = np.isfinite(duration_N) & (duration_N > 0)
     found_N: np.ndarray = np.log(np.where(given_N, duration_N, 1.0))
     return np.where(given_N, found_N, np.nan)
@@ -324,19 +305,13 @@ def _duration_quantiles(value_N: np.ndarray, graph_N: np.ndarray, needed: int) -
     """Return quantiles of values moved to where ``needed`` jobs, or programs, reach."""
     if not value_N.size:
         return (0.0,) * len(LEVELS)
-    order_N = np.argsort(graph_N, kind="stable")
-    value_N, graph_N = value_N[order_N], graph_N[order_N]
-    starts = np.unique(graph_N, return_index=True)[1]
-    low_G = np.sort(np.minimum.reduceat(value_N, starts))
-    high_G = np.sort(np.maximum.reduceat(value_N, starts))
-    index = min(needed, low_G.size) - 1
-    if low_G[index] > high_G[-1 - index]:
+    low, high = shared_range(value_N, graph_N, needed)
+    if low > high:
         return (round(float(np.median(value_N)), _DIGITS),) * len(LEVELS)
-    moved_N = np.clip(value_N, low_G[index], high_G[-1 - index])
+    moved_N = np.clip(value_N, low, high)
     return tuple(round(float(q), _DIGITS) for q in np.quantile(moved_N, LEVELS))
 
 
 def _median(value_N: np.ndarray) -> float:
-    """Return the median of the values that there are; NaN for none."""
     known_N = value_N[np.isfinite(value_N)]
     return float(np.median(known_N)) if known_N.size else float("nan")

@@ -10,7 +10,6 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -28,12 +27,10 @@ _STRATEGY = "strategy"
 
 @dataclass(frozen=True)
 class PlannedStep:
-    """The plan of a training program.
+    """The plan of a training program: one of ``STRATEGIES``, and settings.
 
-    Attributes:
-        family: Of the program.
-        strategy: One of ``STRATEGIES``.
-        settings: As of ``layerdag.capture_model``.
+    The settings are those of ``layerdag.capture_model``.
+
     """
 
     family: str
@@ -48,14 +45,10 @@ class PlannedStep:
 
 @dataclass(frozen=True)
 class PlanColumn:
-    """The values of one setting.
+    """The values of one setting that several programs share, and how many programs have each.
 
-    Attributes:
-        family: Of the programs.
-        strategy: That they ran under; "" in the column of the strategies themselves.
-        setting: Such as "optimizer", or "strategy".
-        values: Those that several programs share.
-        programs: How many programs have each.
+    ``strategy`` is "" in the column of the strategies themselves, whose setting is "strategy".
+
     """
 
     family: str
@@ -63,6 +56,17 @@ class PlanColumn:
     setting: str
     values: tuple[Setting, ...]
     programs: tuple[int, ...]
+
+    def check(self) -> None:
+        """Raise ValueError unless this is a setting with its values."""
+        if self.setting == _STRATEGY:
+            fits = not self.strategy and set(self.values) <= set(STRATEGIES)
+        else:
+            fits = self.strategy in STRATEGIES and self.setting in RECORDED.settings
+            fits = fits and all(_is_value(self.setting, value) for value in self.values)
+        counted = are_counts(self.programs) and len(self.values) == len(self.programs)
+        if not (fits and counted):
+            raise ValueError(f"{self.setting!r:.40} is no setting of a plan with its values")
 
     def draw(self, rng: np.random.Generator) -> Setting:
         """Return one of the values."""
@@ -79,36 +83,6 @@ class PlanTables(SharedTable[PlanColumn]):
         strategy = next((str(c.draw(rng)) for c in mine if c.setting == _STRATEGY), SINGLE)
         settings = {c.setting: c.draw(rng) for c in mine if c.strategy == strategy}
         return PlannedStep(family, strategy, settings)
-
-    @classmethod
-    def from_dict(cls, data: Any) -> "PlanTables":
-        """Return the tables that ``to_dict`` wrote; the data is not trusted.
-
-        Raises:
-            ValueError: If a column is no setting with its values.
-        """
-        columns = tuple(
-            PlanColumn(
-                given["family"], given["strategy"], given["setting"],
-                tuple(given["values"]), tuple(given["programs"]),
-            )
-            for given in data
-        )  # fmt: skip
-        for column in columns:
-            _require_setting(column)
-        return cls(columns)
-
-
-def _require_setting(column: PlanColumn) -> None:
-    """Raise ValueError if a column is no setting with its values."""
-    if column.setting == _STRATEGY:
-        fits = not column.strategy and set(column.values) <= set(STRATEGIES)
-    else:
-        fits = column.strategy in STRATEGIES and column.setting in RECORDED.settings
-        fits = fits and all(_is_value(column.setting, value) for value in column.values)
-    counted = are_counts(column.programs) and len(column.values) == len(column.programs)
-    if not (fits and counted):
-        raise ValueError(f"{column.setting!r:.40} is no setting of a plan with its values")
 
 
 def _is_value(setting: str, value: Setting) -> bool:
@@ -131,9 +105,8 @@ _INSTEAD = {
 def asked_instead(name: str, conditions: Collection[str]) -> str:
     """Return what is asked of programs in place of a condition of jobs, as a sentence, or "".
 
-    Args:
-        name: Of a condition that a checkpoint does not have.
-        conditions: That it has.
+    ``conditions`` are those that the checkpoint has.
+
     """
     if name not in _INSTEAD or DEPTH not in conditions:
         return ""
@@ -143,10 +116,8 @@ def asked_instead(name: str, conditions: Collection[str]) -> str:
 def fit_plans(plans: Sequence[PlannedStep], program_G: np.ndarray, needed: int) -> PlanTables:
     """Return the plans that training programs share.
 
-    Args:
-        plans: Of each graph.
-        program_G: Number of the program of each graph, of which only distinct ones count.
-        needed: Programs that must share a value.
+    A value counts if ``needed`` distinct programs have it; ``program_G`` numbers them.
+
     """
     holders: defaultdict[tuple[str, str, str], defaultdict[Setting, set[int]]]
     holders = defaultdict(lambda: defaultdict(set))

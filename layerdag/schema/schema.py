@@ -1,16 +1,14 @@
 """``GraphSchema``: what the codes of a data set mean; requests completed by it.
 
-Vocabularies, bins, edge types and conditions. The schema is learned from training graphs only, lies
-in every checkpoint as JSON beside the weights, and is all that is needed to turn a sampled graph
-back into names and numbers.
-
-Conditions that the user leaves open are drawn from what training graphs like the request were like
+The schema is learned from training graphs only, is part of every checkpoint as JSON beside the
+weights, and is all that is needed to turn a sampled graph back into names and numbers. Conditions
+that the user leaves open are drawn from what training graphs like the request were like
 (``conditions.py``), so that a request for "gpt" gets a strategy, a size and a label that GPT jobs
 have.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -24,10 +22,15 @@ from layerdag.graph.attributed_graph import AttributedGraph, Condition
 from layerdag.graph.formats.program_json import UNIT, is_size
 from layerdag.kinds.graph_kind import GraphKind
 from layerdag.kinds.registry import graph_kind
-from layerdag.runtime.json_shape import plain_reason, require_known, require_shape
+from layerdag.runtime.json_shape import from_json, plain_reason, require_known
 from layerdag.runtime.rng import numpy_generator
 from layerdag.runtime.settings import did_you_mean, shorten
-from layerdag.schema.attributes import CategoryAttribute, NumericAttribute, fit_category, words_of
+from layerdag.schema.attributes import (
+    CategoryAttribute,
+    NumericAttribute,
+    fit_category,
+    require_words,
+)
 from layerdag.schema.conditions import (
     CategoryCondition,
     ConditionTable,
@@ -35,47 +38,32 @@ from layerdag.schema.conditions import (
     fit_conditions,
     fit_table,
 )
-from layerdag.schema.durations import Durations
-from layerdag.schema.plan_tables import NO_PLANS, PlanTables, asked_instead
-from layerdag.schema.size_tables import NO_SIZES, SizeTables, fit_sizes
+from layerdag.schema.durations import RETIRED_KEYS as RETIRED_DURATIONS, Durations
+from layerdag.schema.plan_tables import NO_PLANS, PlanColumn, PlanTables, asked_instead
+from layerdag.schema.size_tables import NO_SIZES, SizeColumn, SizeTables, fit_sizes
 
-_SHAPE = {
-    "kind": str,
-    "categories": [{"name": str, "values": [str]}],
-    "numbers": [{"name": str, "unit": str, "bins": [[float]]}],
-    "edge_types": [str],
-    "numeric_conditions": [
-        {"name": str, "mean": float, "std": float, "log": bool, "quantiles": [float]}
-    ],
-    "category_conditions": [{"name": str, "values": [str]}],
-    "condition_table": {
-        "cells": [
-            {
-                "values": [[int]],
-                "count": int,
-                "mean": [(float, None)],
-                "spread": [float],
-                "quantiles?": [[[float]]],
-            }
-        ],
-        "correlation": [[float]],
-    },
-    "structures?": str,
-    "sizes?": [{"family": str, "entry": str, "numbers": [int], "programs": [int], "same": [str]}],
-    "durations?": dict,
-    "plans?": [
-        {
-            **dict.fromkeys(("family", "strategy", "setting"), str),
-            "programs": [int],
-            "values": [(float, str)],
-        }
-    ],
-}
 RETIRED_KEYS = frozenset({"costs"})
 """Entries that earlier versions wrote into schemas and nothing reads anymore."""
 NO_TABLE = ConditionTable()
 
 Attribute = CategoryAttribute | NumericAttribute
+
+
+@dataclass(frozen=True)
+class _Document:
+    """A schema as a checkpoint holds it."""
+
+    kind: str
+    categories: tuple[CategoryAttribute, ...]
+    numbers: tuple[NumericAttribute, ...]
+    edge_types: tuple[str, ...]
+    numeric_conditions: tuple[NumericCondition, ...]
+    category_conditions: tuple[CategoryCondition, ...]
+    condition_table: ConditionTable
+    sizes: tuple[SizeColumn, ...] = ()
+    structures: str = ""
+    plans: tuple[PlanColumn, ...] = ()
+    durations: Durations | None = None
 
 
 @dataclass(frozen=True)
@@ -124,16 +112,13 @@ class GraphSchema:
     ) -> "GraphSchema":
         """Learn vocabularies, bins and scales from training graphs.
 
-        Args:
-            kind: Of the graphs, or its name: "trace", "program" or "flow".
-            graphs: Training graphs.
-            num_bins: Bins of each numeric attribute.
-            program_G: Number of the program of each graph, of which only distinct ones count; by
-                default it is found (``program_numbers``).
+        ``program_G`` is the number of the program of each graph, of which only distinct ones count;
+        by default it is found (``program_numbers``).
 
         Raises:
             GraphError: If there is no graph, or a graph has other attributes than the first.
             UsageError: If there is no such kind.
+
         """
         kind = graph_kind(kind)
         if not graphs:
@@ -160,7 +145,7 @@ class GraphSchema:
         ]  # fmt: skip
         rows, unit_G = [graph.conditions for graph in graphs], condition_units(program_G)
         tables = NO_SIZES
-        if kind.has_size_tables:
+        if kind.has_steps:
             tables = fit_sizes(rows, program_G, shared)
             rows = [{name: v for name, v in row.items() if not is_size(name)} for row in rows]
         conditions = fit_conditions(rows, unit_G)
@@ -177,12 +162,7 @@ class GraphSchema:
     def with_table(
         self, rows: Iterable[Mapping[str, Condition]], program_B: np.ndarray | None = None
     ) -> "GraphSchema":
-        """Return the schema with a table of the conditions of training graphs.
-
-        Args:
-            rows: Conditions of each graph.
-            program_B: Number of the program of each graph; all differ by default.
-        """
+        """Return the schema with a table of the conditions of training graphs."""
         numeric_BC, category_BM = self.encode_conditions(rows)
         table = fit_table(category_BM.numpy(), numeric_BC.double().numpy(), program_B)
         return replace(self, condition_table=table)
@@ -273,11 +253,6 @@ class GraphSchema:
         )
 
     def _edge_codes(self, graph: AttributedGraph) -> np.ndarray:
-        """Return this schema's code of each edge's type.
-
-        Raises:
-            VocabularyError: If no training graph has an edge of that type.
-        """
         code_of = {name: code for code, name in enumerate(self.edge_types)}
         table_T = np.array([code_of.get(name, -1) for name in graph.edge_type_names], np.int64)
         code_E = table_T[graph.edge_type_E]
@@ -340,7 +315,6 @@ class GraphSchema:
         )
 
     def _check_condition(self, name: str) -> None:
-        """Raise VocabularyError if there is no condition of this name."""
         known = self.condition_names
         if name not in known:
             raise VocabularyError(
@@ -375,41 +349,32 @@ class GraphSchema:
         try:
             if isinstance(data, dict):
                 data = {key: value for key, value in data.items() if key not in RETIRED_KEYS}
-            require_shape(data, _SHAPE)
-            require_known(data, (key.removesuffix("?") for key in _SHAPE))
+            found = from_json(_Document, data)
+            require_known(data, _names(_Document))
+            for row in data["numeric_conditions"]:
+                require_known(row, _names(NumericCondition))
+            for row in data["category_conditions"]:
+                require_known(row, _names(CategoryCondition))
+            require_known(data.get("durations", {}), (*_names(Durations), *RETIRED_DURATIONS))
             schema = cls(
-                kind=graph_kind(data["kind"]),
-                attributes=(
-                    *map(CategoryAttribute.from_dict, data["categories"]),
-                    *map(NumericAttribute.from_dict, data["numbers"]),
-                ),
-                edge_types=words_of(data["edge_types"]),
-                numeric_conditions=tuple(
-                    map(NumericCondition.from_dict, data["numeric_conditions"])
-                ),
-                category_conditions=tuple(
-                    map(CategoryCondition.from_dict, data["category_conditions"])
-                ),
-                condition_table=ConditionTable.from_dict(data["condition_table"]),
-                sizes_of_programs=SizeTables.from_dict(data.get("sizes", ())),
-                structures=_hashes(data.get("structures", "")),
-                plans=PlanTables.from_dict(data.get("plans", ())),
-                durations=Durations.from_dict(data["durations"]) if "durations" in data else None,
+                kind=graph_kind(found.kind),
+                attributes=(*found.categories, *found.numbers),
+                edge_types=found.edge_types,
+                numeric_conditions=found.numeric_conditions,
+                category_conditions=found.category_conditions,
+                condition_table=found.condition_table,
+                sizes_of_programs=SizeTables(found.sizes),
+                structures=_hashes(found.structures),
+                plans=PlanTables(found.plans),
+                durations=found.durations,
             )
             schema._check()
-        except (
-            *(KeyError, TypeError, ValueError, AttributeError),
-            *(IndexError, OverflowError, RecursionError, UsageError),
-        ) as error:
+        except (ValueError, OverflowError, RecursionError, UsageError) as error:
             raise CheckpointError(
                 f"The schema cannot be read ({plain_reason(error)}); use a checkpoint that train "
                 "wrote."
             ) from error
         return schema
-
-    def _largest_number(self) -> float:
-        numbers = (a for a in self.attributes if isinstance(a, NumericAttribute))
-        return max((row[-1] for a in numbers for row in a.bins), default=0.0)
 
     def _check(self) -> None:
         """Raise ValueError if parts contradict each other."""
@@ -418,18 +383,32 @@ class GraphSchema:
         names = [attribute.name for attribute in self.attributes]
         if len(set(names)) != len(names):
             raise ValueError("two attributes have the same name")
-        if self._largest_number() >= self.kind.largest_number:
+        require_words(self.edge_types)
+        for attribute in self.attributes:
+            attribute.check()
+        for number in self.numeric_conditions:
+            number.check()
+        for category in self.category_conditions:
+            category.check()
+        for sizes in self.sizes_of_programs.columns:
+            sizes.check()
+        for plans in self.plans.columns:
+            plans.check()
+        if self.durations is not None:
+            self.durations.check()
+        numbers = [a for a in self.attributes if isinstance(a, NumericAttribute)]
+        largest = max((row[-1] for a in numbers for row in a.bins), default=0.0)
+        if largest >= self.kind.largest_number:
             raise ValueError(f"{self.kind.plural} hold no number of {self.kind.largest_number:,}")
-        sizes = [len(condition.values) for condition in self.category_conditions]
-        self.condition_table.check(sizes, len(self.numeric_conditions))
+        counts = [len(condition.values) for condition in self.category_conditions]
+        self.condition_table.check(counts, len(self.numeric_conditions))
+
+
+def _names(cls: type) -> Iterator[str]:
+    return (field.name for field in fields(cls))
 
 
 def _hashes(text: str) -> frozenset[str]:
-    """Return the hashes of a text that holds them end to end.
-
-    Raises:
-        ValueError: If it holds anything else.
-    """
     if len(text) % HASH_DIGITS or not set(text) <= set("0123456789abcdef"):
         raise ValueError("its structures are no hashes")
     return frozenset(text[at : at + HASH_DIGITS] for at in range(0, len(text), HASH_DIGITS))
@@ -442,13 +421,9 @@ def complete_conditions(
 
     Where the schema has no table, because too few graphs were trained on, open ones stay open.
 
-    Args:
-        schema: Of the checkpoint.
-        given: Requested conditions, in their own units.
-        seeds: One for each graph.
-
     Raises:
         VocabularyError: If a given condition or category is unknown.
+
     """
     schema.encode_conditions([given])
     numeric_1C, category_1M = schema.encode_conditions([given])

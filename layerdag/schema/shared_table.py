@@ -19,11 +19,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class SharedTable(Generic[Column]):
-    """Columns of values, each of the programs of one family.
-
-    Attributes:
-        columns: One for each entry or setting of each family.
-    """
+    """Columns of values, one for each entry or setting of the programs of each family."""
 
     columns: tuple[Column, ...] = ()
 

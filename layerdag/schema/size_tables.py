@@ -8,7 +8,6 @@ numbers that several training programs share are kept, each with the number of p
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -22,15 +21,12 @@ FAMILY, DEPTH = "family", "depth"
 
 @dataclass(frozen=True)
 class SizeColumn:
-    """The numbers of one entry in the programs of one family.
+    """The numbers of one entry in the programs of one family, and how many programs have each.
 
-    Attributes:
-        family: The family; "" for all programs.
-        entry: Such as "w0".
-        numbers: Ascending.
-        programs: How many programs have each number.
-        same: Entries that have the same number in all programs of the family that have both, such
-            as the length of sequences and the rows of a position embedding.
+    The family is "" for all programs. ``same`` are entries that have the same number in all
+    programs of the family that have both, such as the length of sequences and the rows of a
+    position embedding.
+
     """
 
     family: str
@@ -38,6 +34,14 @@ class SizeColumn:
     numbers: tuple[int, ...]
     programs: tuple[int, ...]
     same: tuple[str, ...] = ()
+
+    def check(self) -> None:
+        """Raise ValueError unless this is an entry with its numbers."""
+        whole = are_counts((*self.numbers, *self.programs))
+        if not (whole and all(map(is_size, (self.entry, *self.same)))):
+            raise ValueError(f"{self.entry!r:.40} is no entry with its numbers")
+        if len(self.numbers) != len(self.programs):
+            raise ValueError(f"the numbers of {self.entry} need as many counts")
 
 
 @dataclass(frozen=True)
@@ -49,11 +53,8 @@ class SizeTables(SharedTable[SizeColumn]):
     ) -> int:
         """Return a number for an entry: of its family, else of all, else of entries of its role.
 
-        Args:
-            entry: The entry.
-            family: Of the program.
-            rng: What draws.
-            drawn: The entries that have numbers already.
+        ``drawn`` are the entries that have numbers already.
+
         """
         for name in self.same(entry, family):
             if name in drawn:
@@ -73,28 +74,7 @@ class SizeTables(SharedTable[SizeColumn]):
         found = (c.same for c in self.columns if (c.family, c.entry) == (family, entry))
         return next(found, ())
 
-    @classmethod
-    def from_dict(cls, data: Any) -> "SizeTables":
-        """Return the tables that ``to_dict`` wrote; the data is not trusted.
 
-        Raises:
-            ValueError: If a column is no entry with its numbers.
-        """
-        columns = []
-        for given in data:
-            column = SizeColumn(
-                given["family"], given["entry"], *(tuple(given[name]) for name in _LISTS)
-            )
-            whole = are_counts((*column.numbers, *column.programs))
-            if not (whole and all(map(is_size, (column.entry, *column.same)))):
-                raise ValueError(f"{column.entry!r:.40} is no entry with its numbers")
-            if len(column.numbers) != len(column.programs):
-                raise ValueError(f"the numbers of {column.entry} need as many counts")
-            columns.append(column)
-        return cls(tuple(columns))
-
-
-_LISTS = ("numbers", "programs", "same")
 _USUAL = {
     "B": (8, 16, 32, 64),
     "n": (16, 32, 64, 128),
@@ -112,13 +92,10 @@ def fit_sizes(
 ) -> SizeTables:
     """Return what the tables of training programs hold.
 
-    A number that fewer than ``needed`` programs have counts for the nearest that enough have; an
-    entry without any is left out.
+    Rows are the conditions of each graph, entries of its table and its family among them. A number
+    that fewer than ``needed`` programs have counts for the nearest that enough have; an entry
+    without any is left out.
 
-    Args:
-        rows: Conditions of each graph, entries of its table and its family among them.
-        program_G: Number of the program of each graph.
-        needed: Programs that must share a number.
     """
     holders: defaultdict[tuple[str, str], defaultdict[int, set[int]]] = defaultdict(
         lambda: defaultdict(set)

@@ -8,6 +8,7 @@ import torch
 from layerdag.cli.compose import compose, to_plain_dict
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.latent_preferential import load_latent_preferential
+from layerdag.datasets.settings import LatentPreferentialConfig
 from layerdag.errors import ConfigError
 from layerdag.models.base import SampleRequest
 from layerdag.models.fast.model import FastLayerDAG
@@ -23,7 +24,7 @@ SMALL = ["model.width=32", "model.depth=1"]
 
 @pytest.fixture(scope="module")
 def data() -> GraphDataset:
-    return load_latent_preferential(num_train=6, num_val=2, num_test=2)
+    return load_latent_preferential(LatentPreferentialConfig(num_train=6, num_val=2, num_test=2))
 
 
 def model_of(name: str, data: GraphDataset) -> FastLayerDAG:

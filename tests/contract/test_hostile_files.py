@@ -14,6 +14,7 @@ import pytest
 
 from layerdag.codec.formats import read_any
 from layerdag.datasets.dgrl import load_dgrl
+from layerdag.datasets.settings import DgrlConfig
 from layerdag.errors import LayerdagError
 from layerdag.graph.attributed_graph import read_json, read_labels
 from layerdag.graph.formats.graphml import read_graphml
@@ -121,7 +122,7 @@ def test_a_table_of_dgrl_is_bounded(tmp_path, ending):
     pack = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}[ending]
     (tmp_path / f"num-node-list.csv{ending}").write_bytes(pack(b"1\n" * (2 << 20)))
     with pytest.raises(LayerdagError, match="num-node-list"):
-        load_dgrl(tmp_path)
+        load_dgrl(DgrlConfig(folder=tmp_path))
 
 
 INDEX_LINE = {

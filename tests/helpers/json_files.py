@@ -23,6 +23,7 @@ from layerdag.codec.unfolding import unfold
 from layerdag.datasets.loading import read_dataset
 from layerdag.datasets.programs import load_programs
 from layerdag.datasets.run_plans import STEPS, measured_steps
+from layerdag.datasets.settings import ProgramsConfig
 from layerdag.graph.attributed_graph import (
     read_json,
     read_labels,
@@ -221,7 +222,7 @@ def _family(folder: Path) -> Path:
 
 def _of_family(path: Path) -> object:
     (path.parent / "g.jsonl.xz").write_bytes(lzma.compress(path.read_bytes() + b"\n", preset=0))
-    return load_programs(path.parent)
+    return load_programs(ProgramsConfig(folder=path.parent))
 
 
 def _tile_split(folder: Path) -> Path:
@@ -442,7 +443,6 @@ NOT_READERS = {
     "api/demo.py": "asks whether a folder is the demo's",
     "cli/commands/audit.py": "its own cache; what is damaged is computed again",
     "cli/commands/collect.py": "what the same command has just printed for each run",
-    "sampling/summary.py": "the manifest that the same command has just written",
     "datasets/cache.py": "its own cache; what is damaged is read anew",
     "datasets/discovery.py": "lines of any JSON Lines beside traces; those that are none are noted",
     "publication/drawing.py": "its own draws; what is damaged is drawn again",
@@ -451,7 +451,6 @@ NOT_READERS = {
     "runtime/files.py": "its own list of files; another is refused (test_workload.py)",
     "runtime/json_shape.py": "defines the reader of JSON",
     "runtime/settings.py": "defines the reader of YAML",
-    "sampling/failed_samples.py": "the manifest that the same call has just written",
     "serving/iteration_time.py": "numbers that the package ships",
     "simulator/fitted_collectives.py": "numbers that the package ships",
     "hardware/kernels.py": "numbers that the package ships",

@@ -21,6 +21,7 @@ from tiny_checkpoints import untrained_checkpoint
 import layerdag as ld
 from layerdag.cli.main import main
 from layerdag.datasets.folder import load_folder
+from layerdag.datasets.settings import FolderConfig
 from layerdag.graph.attributed_graph import AttributedGraph
 from layerdag.graph.formats.graphml import write_graphml
 from layerdag.privacy.audit_inputs import private_words_of, search_words
@@ -155,7 +156,7 @@ def test_the_canaries_are_there(traces):
 
 
 def test_neither_checkpoint_nor_samples_hold_a_canary(traces, tmp_path):
-    model = untrained_checkpoint(tmp_path, load_folder(traces))
+    model = untrained_checkpoint(tmp_path, load_folder(FolderConfig(folder=traces)))
     for i, graph in enumerate(ld.sample(model, num=6, seed=1, max_nodes=12, best_of=1)):
         ld.write(graph, tmp_path / f"s{i}.graphml")
         ld.write(graph, tmp_path / f"s{i}.json")
@@ -166,7 +167,7 @@ def test_no_checkpoint_of_programs_holds_a_canary(tmp_path):
     programs = write_private_programs(tmp_path / "programs")
     assert {word for _, word in leaks(programs)} >= {"zqv", "4815162"}
     out = tmp_path / "out"
-    untrained_checkpoint(out, load_folder(programs))
+    untrained_checkpoint(out, load_folder(FolderConfig(folder=programs)))
     assert leaks(out) == []
     assert not [name for name, text in contents(out) if name == "schema.json" and "4815" in text]
 

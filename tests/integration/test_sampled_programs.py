@@ -18,7 +18,8 @@ from layerdag.kinds.program import PROGRAM
 from layerdag.programs.forward_program import Program
 from layerdag.programs.targets import Targets
 from layerdag.sampling import generation
-from layerdag.sampling.generated import GeneratedGraph, SampleFiles
+from layerdag.sampling.generated import GeneratedProgram
+from layerdag.sampling.sample_files import SampleFiles
 from layerdag.traces.chakra.workload import read_workload
 from layerdag.traces.trace import NodeType
 from layerdag.training.checkpoint import pretrained_checkpoint
@@ -138,13 +139,13 @@ def test_processes_that_draw_make_the_files_too_and_all_are_the_same(tmp_path, m
     asked = ["--num", "2", "--family", "mlp", "--seed", "5", "+batch_size=1"]
     assert main(["sample", *asked, "--processes", "1", "--out", str(tmp_path / "one")]) == 0
     made = []
-    from_sample = SampleFiles.from_sample
+    made_files = GeneratedProgram.made_files
 
-    def watched(sample: GeneratedGraph, *rest: Any) -> SampleFiles:
+    def watched(sample: GeneratedProgram, *rest: Any) -> SampleFiles:
         made.append(sample.files is not None)
-        return from_sample(sample, *rest)
+        return made_files(sample, *rest)
 
-    monkeypatch.setattr(SampleFiles, "from_sample", watched)
+    monkeypatch.setattr(GeneratedProgram, "made_files", watched)
     assert main(["sample", *asked, "--processes", "2", "--out", str(tmp_path / "two")]) == 0
     assert made == [True] * 2
     one, two = (

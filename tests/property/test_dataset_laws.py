@@ -1,6 +1,6 @@
 import json
 from collections.abc import Set
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import combinations
 
 import numpy as np
@@ -26,6 +26,7 @@ from layerdag.dag.statistics import GraphStatistics
 from layerdag.datasets.splits import content_key
 from layerdag.evaluation.validity import check_structure
 from layerdag.graph.attributed_graph import AttributedGraph
+from layerdag.runtime.json_shape import from_json
 from layerdag.schema.attributes import NumericAttribute
 from layerdag.schema.schema import GraphSchema
 from layerdag.simulator.cluster import Cluster
@@ -97,9 +98,8 @@ def folded(unfolded: Unfolded) -> AttributedGraph:
 def test_a_training_value_comes_back_from_its_bin(values, num_bins):
     value_N = np.array(values)
     attribute = NumericAttribute.fit("x", "1", value_N, num_bins)
-    again = NumericAttribute.from_dict(
-        json.loads(json.dumps({"name": "x", "unit": "1", "bins": attribute.bins}))
-    )
+    again = from_json(NumericAttribute, json.loads(json.dumps(asdict(attribute))))
+    again.check()
     assert again == attribute
     codes, positions = attribute.encode(value_N)
     assert ((codes == 0) == np.isnan(value_N)).all()

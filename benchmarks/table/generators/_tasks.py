@@ -7,6 +7,7 @@ from layerdag.dag.dag import DAG
 from layerdag.datasets.corpus import load_corpus
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.dgrl import load_dgrl
+from layerdag.datasets.settings import CorpusConfig, DgrlConfig, TpuTileConfig
 from layerdag.datasets.tpu_tile import load_tpu_tile
 from layerdag.graph.attributed_graph import SPLITS, Split
 from layerdag.schema.schema import GraphSchema
@@ -24,12 +25,14 @@ def tasks_in(folders: Folders) -> list[Task]:
     """Return the tasks of which the data is at hand; settings are chosen on the first."""
     loads: dict[str, Callable[[], GraphDataset]] = {}
     if folders.tpu_tile is not None:
-        loads["tpu_tile"] = partial(load_tpu_tile, folders.tpu_tile)
+        loads["tpu_tile"] = partial(load_tpu_tile, TpuTileConfig(folder=folders.tpu_tile))
     if folders.amp is not None:
-        loads["amp"] = partial(load_dgrl, folders.amp, num_graphs=AMP_GRAPHS)
-    loads["jobs"] = partial(load_corpus, max_nodes=MOST_NODES)
+        loads["amp"] = partial(load_dgrl, DgrlConfig(folder=folders.amp, num_graphs=AMP_GRAPHS))
+    loads["jobs"] = partial(load_corpus, CorpusConfig(max_nodes=MOST_NODES))
     if folders.na_edge is not None:
-        loads["na_edge"] = partial(load_dgrl, folders.na_edge, num_graphs=NA_GRAPHS)
+        loads["na_edge"] = partial(
+            load_dgrl, DgrlConfig(folder=folders.na_edge, num_graphs=NA_GRAPHS)
+        )
     return [_task(name, load) for name, load in loads.items()]
 
 

@@ -19,6 +19,7 @@ from layerdag.dag.dag import DAG
 from layerdag.datasets.corpus import load_corpus
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.dgrl import load_dgrl
+from layerdag.datasets.settings import CorpusConfig, DgrlConfig, TpuTileConfig
 from layerdag.datasets.tpu_tile import load_tpu_tile
 from layerdag.graph.attributed_graph import LABEL
 from layerdag.runtime.rng import numpy_generator
@@ -201,14 +202,33 @@ class FewReal:
         flow = {**small, "predict_out_degree": False}
         found = [
             Source("scheduled", partial(scheduled, 800), flow, makespan),
-            Source("jobs", partial(load_corpus, max_nodes=160), small, hidden=("duration",)),
+            Source(
+                "jobs",
+                partial(load_corpus, CorpusConfig(max_nodes=160)),
+                small,
+                hidden=("duration",),
+            ),
         ]
         if self.tpu_tile is not None:
-            found.append(Source("tpu_tile", partial(load_tpu_tile, self.tpu_tile), small))
+            found.append(
+                Source(
+                    "tpu_tile", partial(load_tpu_tile, TpuTileConfig(folder=self.tpu_tile)), small
+                )
+            )
         if self.na_edge is not None:
-            found.append(Source("na_edge", partial(load_dgrl, self.na_edge, num_graphs=600), flow))
+            found.append(
+                Source(
+                    "na_edge",
+                    partial(load_dgrl, DgrlConfig(folder=self.na_edge, num_graphs=600)),
+                    flow,
+                )
+            )
         if self.amp is not None:
-            found.append(Source("amp", partial(load_dgrl, self.amp, num_graphs=2000), small))
+            found.append(
+                Source(
+                    "amp", partial(load_dgrl, DgrlConfig(folder=self.amp, num_graphs=2000)), small
+                )
+            )
         return found
 
     def make(self, store: Store, options: Options) -> Iterator[Record]:

@@ -19,6 +19,7 @@ import numpy as np
 
 from layerdag.dag.dag import DAG
 from layerdag.datasets.dataset import GraphDataset
+from layerdag.datasets.settings import TpuTileConfig
 from layerdag.datasets.tpu_tile import load_tpu_tile
 from layerdag.graph.attributed_graph import LABEL, Condition
 from layerdag.runtime.rng import numpy_generator
@@ -183,7 +184,7 @@ def _scheduled(train: int | None) -> GraphDataset:
 
 
 def _tpu_tile(folder: Path, train: int | None) -> GraphDataset:
-    return load_tpu_tile(folder)
+    return load_tpu_tile(TpuTileConfig(folder=folder))
 
 
 class LabelQuintile:

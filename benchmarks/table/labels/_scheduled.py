@@ -7,6 +7,7 @@ import numpy as np
 from layerdag.dag.dag import DAG
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.latent_preferential import load_latent_preferential
+from layerdag.datasets.settings import LatentPreferentialConfig
 from layerdag.graph.attributed_graph import LABEL
 from layerdag.schema.conditions import ConditionTable, NumericCondition
 
@@ -33,7 +34,9 @@ def makespan(dag: DAG) -> float:
 
 def scheduled(train: int) -> GraphDataset:
     """Return latent-preferential graphs labeled with the time that two workers take for them."""
-    data = load_latent_preferential(num_train=train, num_val=train // 10, num_test=train // 10)
+    data = load_latent_preferential(
+        LatentPreferentialConfig(num_train=train, num_val=train // 10, num_test=train // 10)
+    )
     labeled = {
         part: tuple(dag.with_conditions({**dag.conditions, LABEL: makespan(dag)}) for dag in dags)
         for part, dags in data.graphs.items()

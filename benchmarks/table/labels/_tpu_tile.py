@@ -17,6 +17,7 @@ import numpy as np
 
 from layerdag.dag.dag import DAG, graph_hash
 from layerdag.datasets.dataset import GraphDataset
+from layerdag.datasets.settings import TpuTileConfig
 from layerdag.datasets.tpu_tile import load_tpu_tile
 from layerdag.evaluation.metrics.base import attribute_views
 from layerdag.evaluation.similarity import compare
@@ -159,7 +160,9 @@ class TpuTile:
         """Make the runs."""
         if self.folder is None:
             raise SystemExit("tpu-tile: name the folder with the data, --tpu-tile FOLDER.")
-        for number_of, fold in enumerate(folds_of(load_tpu_tile(self.folder))):
+        for number_of, fold in enumerate(
+            folds_of(load_tpu_tile(TpuTileConfig(folder=self.folder)))
+        ):
             if options.tasks is not None and number_of >= options.tasks:
                 return
             config = {

@@ -18,6 +18,7 @@ import torch
 from layerdag.dag.dag import DAG, DAGBatch
 from layerdag.datasets.corpus import load_corpus
 from layerdag.datasets.dataset import GraphDataset
+from layerdag.datasets.settings import CorpusConfig, TpuTileConfig
 from layerdag.datasets.tpu_tile import load_tpu_tile
 from layerdag.models.base import DAGModel
 from layerdag.models.spec import build_model
@@ -142,11 +143,16 @@ class Ablations:
         # These jobs fit into the attention window but for a few tokens, and are sampled without
         # guidance and trained without out-degree prediction anyway.
         same = ("all pairs", "no out-degree prediction", "no posterior, no guidance")
-        jobs = Ground("jobs", partial(load_corpus, max_nodes=80), 250, same)
+        jobs = Ground("jobs", partial(load_corpus, CorpusConfig(max_nodes=80)), 250, same)
         if self.folder is None:
             return [jobs]
         fewer = ("all pairs", "independent attributes", "out-degree prediction")
-        return [Ground("tpu_tile", partial(load_tpu_tile, self.folder), 480, fewer), jobs]
+        return [
+            Ground(
+                "tpu_tile", partial(load_tpu_tile, TpuTileConfig(folder=self.folder)), 480, fewer
+            ),
+            jobs,
+        ]
 
     def make(self, store: Store, options: Options) -> Iterator[Record]:
         """Make the runs: all variants of all data sets with one seed before the next seed."""

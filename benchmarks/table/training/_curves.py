@@ -15,6 +15,7 @@ from typing import Any
 from layerdag.dag.dag import DAG
 from layerdag.datasets.corpus import load_corpus
 from layerdag.datasets.dataset import GraphDataset
+from layerdag.datasets.settings import CorpusConfig, TpuTileConfig
 from layerdag.datasets.tpu_tile import load_tpu_tile
 from layerdag.graph.attributed_graph import LABEL
 from layerdag.runtime.rng import numpy_generator
@@ -186,9 +187,15 @@ class Curves:
 
 def _sources(folder: Path) -> tuple[Source, Source]:
     """Return TPU Tile, which lies in a folder, and the jobs."""
-    jobs = partial(load_corpus, max_nodes=160)
+    jobs = partial(load_corpus, CorpusConfig(max_nodes=160))
     return (
-        Source("tpu_tile", partial(load_tpu_tile, folder), 200, (25, 100, 50, 200), (32, 64)),
+        Source(
+            "tpu_tile",
+            partial(load_tpu_tile, TpuTileConfig(folder=folder)),
+            200,
+            (25, 100, 50, 200),
+            (32, 64),
+        ),
         Source("jobs", jobs, 60, (50, 200), (64,), hidden=("duration",)),
     )
 

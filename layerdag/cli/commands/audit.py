@@ -139,7 +139,7 @@ def _of_data(args: argparse.Namespace, shadows: "ShadowSettings | None") -> "Aud
     from layerdag.privacy.auditing import WhiteBox, audit_of
     from layerdag.runtime.terminal import stage
     from layerdag.samples.manifest import report_unread
-    from layerdag.surrogates.data import stream_samples
+    from layerdag.samples.stream import stream_samples
     from layerdag.training.checkpoint import load_checkpoint
 
     against, samples = ReferenceData(args.data, args.labels, warn), args.synthetic

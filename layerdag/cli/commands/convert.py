@@ -206,17 +206,18 @@ def _prefix(out: Path, ending: str) -> Path:
 def _scrubbed(workload: "Workload") -> "Workload":
     from layerdag.codec.vocabulary import scrub
 
-    clean, report = scrub(workload)
+    clean, removed = scrub(workload)
     print_status(
-        f"scrubbed: {report.replaced_names:,} names replaced, {report.kept_names:,} public "
-        f"operator names kept; removed {report.removed_io:,} inputs and outputs, "
-        f"{report.removed_start_times:,} start times, {report.removed_metadata:,} metadata "
-        f"entries; renumbered {report.renumbered_nodes:,} nodes, {report.renamed_groups:,} groups, "
-        f"{report.renumbered_tags:,} tags, {report.renumbered_streams:,} streams, "
-        f"{report.renumbered_priorities:,} priorities"
+        f"scrubbed: {removed['replaced names']:,} names replaced, {removed['kept names']:,} public "
+        f"operator names kept; removed {removed['io']:,} inputs and outputs, "
+        f"{removed['start times']:,} start times, {removed['metadata']:,} metadata entries; "
+        f"renumbered {removed['nodes']:,} nodes, {removed['groups']:,} groups, "
+        f"{removed['tags']:,} tags, {removed['streams']:,} streams, "
+        f"{removed['priorities']:,} priorities"
     )
-    for name, count in report.removed_attributes.items():
-        print_status(f"  removed attribute {name!r} {count:,} times")
+    for key, count in removed.most_common():
+        if key.startswith("attribute "):
+            print_status(f"  removed attribute {key.removeprefix('attribute ')!r} {count:,} times")
     return clean
 
 

@@ -121,7 +121,8 @@ def _processes(
 def _write_samples(
     checkpoint: "LoadedCheckpoint", settings: "GenerationSettings", asked: "SampleCommand"
 ) -> Path:
-    from layerdag.sampling.folder import volume_of, write_samples
+    from layerdag.sampling.folder import write_samples
+    from layerdag.sampling.output_size import volume_of
 
     volume = volume_of(checkpoint, settings, asked.format)
     sys.stderr.write(f"{volume.describe()} in {asked.out}\n")

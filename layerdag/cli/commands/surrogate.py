@@ -307,7 +307,7 @@ def _eval(args: argparse.Namespace) -> Outcome:
 def _tstr(args: argparse.Namespace) -> Outcome:
     from layerdag.api.reference_data import ReferenceData
     from layerdag.samples.manifest import report_unread
-    from layerdag.surrogates.data import read_samples
+    from layerdag.samples.stream import read_samples
     from layerdag.surrogates.families.registry import FAMILIES
     from layerdag.surrogates.targets import labeled
     from layerdag.surrogates.training_sets import CONDITIONS, RELABELED, few_real

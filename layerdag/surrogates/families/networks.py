@@ -19,8 +19,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from layerdag.dag.dag import DAG, GraphSizes
-from layerdag.datasets.conversion import columns_to_pyg
 from layerdag.errors import DataError
+from layerdag.graph.attributed_graph import LABEL
 from layerdag.models.layers import segment_log_sum_exp, segment_max, segment_mean
 from layerdag.runtime.native import set_openmp_passive
 from layerdag.runtime.rng import derive_seed, numpy_generator
@@ -192,7 +192,7 @@ def known_data(dag: DAG, sizes: GraphSizes) -> "Data":
             "A graph has a code that the surrogate does not know; encode it with the schema the "
             "surrogate was fitted with."
         )
-    return columns_to_pyg(dag, 0.0)
+    return dag.with_conditions({LABEL: 0.0}).to_pyg()
 
 
 def standard_predictions(

@@ -12,6 +12,7 @@ from layerdag.codec.formats import read
 from layerdag.datasets.alibaba import load_alibaba
 from layerdag.datasets.discovery import read_folder
 from layerdag.datasets.folder import load_folder
+from layerdag.datasets.settings import AlibabaConfig, FolderConfig
 from layerdag.graph.attributed_graph import read_labels, write_json
 from layerdag.graph.formats.dot import write_dot
 from layerdag.graph.formats.graphml import write_graphml
@@ -107,7 +108,7 @@ def _folder(text: str) -> Read:
 
     def told(folder: Path) -> Sequence[Note]:
         (folder / "l.csv").write_text(text)
-        return load_folder(_graphs(folder), labels=folder / "l.csv").notes
+        return load_folder(FolderConfig(folder=_graphs(folder), labels=folder / "l.csv")).notes
 
     return told
 
@@ -131,7 +132,7 @@ def _alibaba(*tasks: str) -> Read:
         rows = [f"{task.partition(',')[0]},1,j9,1,{task.partition(',')[2]},1,2,3,4"
             for task in tasks]  # fmt: skip
         (folder / "batch_task.csv").write_text("\n".join([*fine, *rows]))
-        return load_alibaba(folder).notes
+        return load_alibaba(AlibabaConfig(folder=folder)).notes
 
     return told
 

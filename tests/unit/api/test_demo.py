@@ -21,7 +21,7 @@ from layerdag.datasets.dataset import GraphDataset
 from layerdag.errors import UsageError
 from layerdag.models.spec import build_model
 from layerdag.report.content import ReportContent
-from layerdag.sampling.generated import GeneratedGraph
+from layerdag.sampling.generated import GeneratedGraph, GeneratedProgram
 from layerdag.simulator.compute import MeasuredCompute
 from layerdag.surrogates.tstr import TransferReport
 from layerdag.traces.chakra.workload import read_workload
@@ -122,7 +122,7 @@ def ran(tmp_path_factory) -> Ran:
         """Stand in for the untrained model, which samples slowly: hand out training graphs."""
         dags = data.graphs["train"][: settings.samples]
         return tuple(
-            GeneratedGraph(f"sample-{i:05d}", i, dag, False, data.schema)
+            GeneratedProgram(f"sample-{i:05d}", i, dag, False, data.schema)
             for i, dag in enumerate(dags)
         )
 

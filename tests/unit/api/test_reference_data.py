@@ -12,6 +12,7 @@ from tiny_checkpoints import chain_checkpoint
 from layerdag.api.reference_data import ReferenceData
 from layerdag.datasets.folder import load_folder
 from layerdag.datasets.latent_preferential import load_latent_preferential
+from layerdag.datasets.settings import FolderConfig, LatentPreferentialConfig
 from layerdag.errors import DataError, UsageError
 from layerdag.graph.attributed_graph import write_json
 from layerdag.traces.chakra.corpus import embedded_corpus
@@ -53,7 +54,9 @@ def test_a_folder_by_itself_keeps_all_its_words(graphs, tmp_path):
     assert not data.renamed
     assert (
         data.fingerprint
-        == load_folder(graphs, labels=tmp_path / "costs.csv", public_words="all").fingerprint
+        == load_folder(
+            FolderConfig(folder=graphs, labels=tmp_path / "costs.csv", public_words="all")
+        ).fingerprint
     )
 
 
@@ -86,7 +89,9 @@ def test_a_recorded_label_file_that_is_nowhere_is_asked_for(graphs, tmp_path):
 def test_generated_data_is_made_again_whatever_folder_is_named(tmp_path):
     settings = {"name": "latent_preferential", "num_train": 4, "num_val": 1, "num_test": 1}
     data = reference(str(tmp_path)).load_for_samples(sampled(tmp_path / "s", settings))
-    expected = load_latent_preferential(num_train=4, num_val=1, num_test=1)
+    expected = load_latent_preferential(
+        LatentPreferentialConfig(num_train=4, num_val=1, num_test=1)
+    )
     assert data.fingerprint == expected.fingerprint
 
 
@@ -117,7 +122,9 @@ def test_settings_that_no_loader_takes_are_bad_data(tmp_path, settings):
 
 def test_weights_of_a_run_with_few_conditions_are_compared_on_these(tmp_path):
     data = {"name": "latent_preferential", "num_train": 4, "num_val": 1, "num_test": 1}
-    generated = load_latent_preferential(num_train=4, num_val=1, num_test=1)
+    generated = load_latent_preferential(
+        LatentPreferentialConfig(num_train=4, num_val=1, num_test=1)
+    )
     [*names] = generated.schema.condition_names
     loaded = weights(tmp_path, data=data, conditions=names[:1])
     wanted = generated.conditioned_on(names[:1])
@@ -130,7 +137,9 @@ def test_weights_of_other_graphs_are_refused_with_both_fingerprints(tmp_path):
     loaded = weights(tmp_path, data=data)
     with pytest.raises(UsageError) as caught:
         reference("here").load_for_checkpoint(loaded)
-    found = load_latent_preferential(num_train=4, num_val=1, num_test=1).fingerprint
+    found = load_latent_preferential(
+        LatentPreferentialConfig(num_train=4, num_val=1, num_test=1)
+    ).fingerprint
     assert loaded.meta.data_fingerprint in str(caught.value)
     assert f"those in here have {found}; give the data set" in str(caught.value)
 

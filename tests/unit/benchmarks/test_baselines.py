@@ -10,6 +10,7 @@ from benchmark_tables import diffusion, dvae, language_model, markov, recipes, r
 from layerdag.dag.dag import DAG, graph_hash
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.latent_preferential import load_latent_preferential
+from layerdag.datasets.settings import LatentPreferentialConfig
 
 FITS = {
     "resampler": resampler.fit_resampler,
@@ -25,7 +26,9 @@ LEARNED = ("recurrent", "language_model", "diffusion", "dvae")
 
 @pytest.fixture(scope="module")
 def data() -> GraphDataset:
-    return load_latent_preferential(num_train=8, num_val=2, num_test=2).conditioned_on(())
+    return load_latent_preferential(
+        LatentPreferentialConfig(num_train=8, num_val=2, num_test=2)
+    ).conditioned_on(())
 
 
 def hashes(dags: list[DAG | None]) -> list[str | None]:

@@ -7,13 +7,16 @@ from benchmark_tables import dvae, dvae_decoder, gated
 
 from layerdag.dag.dag import DAG
 from layerdag.datasets.latent_preferential import load_latent_preferential
+from layerdag.datasets.settings import LatentPreferentialConfig
 
 WIDTH = 8
 
 
 @pytest.fixture(scope="module")
 def dags() -> list[DAG]:
-    data = load_latent_preferential(num_train=5, num_val=1, num_test=1).conditioned_on(())
+    data = load_latent_preferential(
+        LatentPreferentialConfig(num_train=5, num_val=1, num_test=1)
+    ).conditioned_on(())
     return list(data.graphs["train"])
 
 

@@ -18,6 +18,7 @@ from benchmark_tables import (
 from layerdag.dag.dag import DAG
 from layerdag.datasets.corpus import load_corpus
 from layerdag.datasets.latent_preferential import load_latent_preferential
+from layerdag.datasets.settings import CorpusConfig, LatentPreferentialConfig
 
 
 def dag(kinds: list[int], edges: list[tuple[int, int]]) -> DAG:
@@ -50,7 +51,9 @@ def test_what_differs_between_training_graphs_is_free():
 
 
 def test_real_graphs_are_near_and_shuffled_operators_are_not():
-    data = load_latent_preferential(num_train=30, num_val=10, num_test=20).conditioned_on(())
+    data = load_latent_preferential(
+        LatentPreferentialConfig(num_train=30, num_val=10, num_test=20)
+    ).conditioned_on(())
     near = generator_figures.similarity(data, "test", [*data.graphs["train"][:20], None])
     constant = [d.with_columns(torch.zeros_like(d.x_NA)) for d in data.graphs["train"][:20]]
     far = generator_figures.similarity(data, "test", constant)
@@ -87,7 +90,7 @@ def test_a_change_in_the_middle_counts_for_what_sees_it():
 
 
 def test_generators_see_operators_and_edges_alone():
-    whole = load_corpus(families=("mlp",), max_nodes=60)
+    whole = load_corpus(CorpusConfig(families=("mlp",), max_nodes=60))
     data = generator_tasks.operators_alone(whole)
     assert [attribute.name for attribute in data.schema.attributes] == ["op"]
     sizes = data.schema.sizes()
@@ -120,7 +123,9 @@ def test_all_that_learns_has_as_many_trials():
 @pytest.mark.slow
 def test_wide_baselines_have_about_the_parameters_of_fast():
     data = generator_tasks.operators_alone(
-        load_latent_preferential(num_train=4, num_val=2, num_test=2).conditioned_on(())
+        load_latent_preferential(
+            LatentPreferentialConfig(num_train=4, num_val=2, num_test=2)
+        ).conditioned_on(())
     )
     known = {learner.name: learner for learner in generators.LEARNERS}
     for name in ("recurrent", "language_model", "diffusion", "dvae"):

@@ -8,6 +8,7 @@ from benchmark_tables import base, label_quintile, learners, page, runs
 
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.latent_preferential import load_latent_preferential
+from layerdag.datasets.settings import LatentPreferentialConfig
 
 DISTANCES = {"layers": 0.5, "nodes": 1.0, "edges": 2.0, "layer_size_mmd": 0.25}
 
@@ -112,7 +113,7 @@ def test_the_chosen_setting_is_that_of_every_final_fit(tmp_path):
 
 
 def load(train: int | None) -> GraphDataset:
-    return load_latent_preferential(num_train=3, num_val=4, num_test=3)
+    return load_latent_preferential(LatentPreferentialConfig(num_train=3, num_val=4, num_test=3))
 
 
 def others(count: int) -> Sequence[Any]:

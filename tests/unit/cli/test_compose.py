@@ -13,6 +13,7 @@ from layerdag.cli.compose import (
     with_own_settings,
 )
 from layerdag.datasets.latent_preferential import load_latent_preferential
+from layerdag.datasets.settings import LatentPreferentialConfig
 from layerdag.errors import ConfigError, DataError
 from layerdag.kinds.registry import graph_kind
 from layerdag.training.checkpoint import RUN_FILE
@@ -30,7 +31,7 @@ from layerdag.training.run_file import public_config, read_run_file, run_record,
     ],
 )
 def test_out_degree_prediction_follows_the_kind_of_the_graphs_unless_set(kind, override, expected):
-    data = load_latent_preferential(num_train=3, num_val=1, num_test=1)
+    data = load_latent_preferential(LatentPreferentialConfig(num_train=3, num_val=1, num_test=1))
     data = data.replaced(schema=replace(data.schema, kind=graph_kind(kind)))
     settings = to_plain_dict(compose("train", [override]).model)
     spec = spec_for(data, str(settings.pop("name")), settings)

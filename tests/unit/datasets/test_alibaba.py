@@ -8,6 +8,7 @@ import pytest
 
 import layerdag as ld
 from layerdag.datasets.alibaba import _graph, _jobs, load_alibaba
+from layerdag.datasets.settings import AlibabaConfig
 from layerdag.errors import DataError
 from layerdag.runtime.notes import NoteCollector
 
@@ -48,9 +49,12 @@ def test_a_folder_is_a_data_set_of_its_jobs_with_a_graph(folder):
     data = ld.load_dataset(folder)
     assert data.name == "alibaba"
     assert sum(map(len, data.graphs.values())) == 12
-    assert sum(map(len, load_alibaba(folder, num_graphs=11).graphs.values())) == 11
+    assert (
+        sum(map(len, load_alibaba(AlibabaConfig(folder=folder, num_graphs=11)).graphs.values()))
+        == 11
+    )
     with pytest.raises(DataError, match="no job of 6 to"):
-        load_alibaba(folder, min_nodes=6)
+        load_alibaba(AlibabaConfig(folder=folder, min_nodes=6))
 
 
 @pytest.mark.parametrize(
@@ -83,14 +87,14 @@ def test_jobs_that_contradict_themselves_are_left_out(tmp_path, rows, fine):
 def test_a_damaged_table_is_told_with_its_line(tmp_path, text, told):
     (tmp_path / "batch_task.csv").write_text(text)
     with pytest.raises(DataError, match=told):
-        load_alibaba(tmp_path)
+        load_alibaba(AlibabaConfig(folder=tmp_path))
 
 
 def test_a_folder_without_the_table_is_refused(tmp_path):
     with pytest.raises(DataError, match=r"has no batch_task\.csv"):
-        load_alibaba(tmp_path)
+        load_alibaba(AlibabaConfig(folder=tmp_path))
     with pytest.raises(DataError, match="at least 1"):
-        load_alibaba(tmp_path, num_graphs=0)
+        load_alibaba(AlibabaConfig(folder=tmp_path, num_graphs=0))
 
 
 def test_jobs_with_a_task_that_did_not_end_have_no_label(tmp_path):
@@ -98,7 +102,7 @@ def test_jobs_with_a_task_that_did_not_end_have_no_label(tmp_path):
     stopped = [row("M1", "late"), row("R2_1", "late").replace("Terminated", "Running")]
     for order in (stopped, stopped[::-1]):
         (tmp_path / "batch_task.csv").write_text("\n".join([*fine, *order]))
-        data = load_alibaba(tmp_path)
+        data = load_alibaba(AlibabaConfig(folder=tmp_path))
         labels = {
             name: dag.conditions.get("label")
             for split, dags in data.graphs.items()

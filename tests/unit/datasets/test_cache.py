@@ -13,6 +13,7 @@ from layerdag.datasets import corpus
 from layerdag.datasets.cache import kept_statistics
 from layerdag.datasets.corpus import load_corpus
 from layerdag.datasets.dataset import GraphDataset
+from layerdag.datasets.settings import CorpusConfig
 from layerdag.training.model_spec import spec_for
 
 
@@ -57,7 +58,10 @@ def _columns(batch: DAGBatch) -> list[torch.Tensor]:
 
 @pytest.mark.usefixtures("as_embedded")
 def test_a_kept_data_set_is_the_one_that_was_read(entries, folder, builds):
-    first, second = load_corpus(folder), load_corpus(folder)
+    first, second = (
+        load_corpus(CorpusConfig(folder=folder)),
+        load_corpus(CorpusConfig(folder=folder)),
+    )
     assert len(builds) == 1
     assert second.schema == first.schema
     assert second.fingerprint == first.fingerprint
@@ -75,21 +79,23 @@ def test_a_kept_data_set_is_the_one_that_was_read(entries, folder, builds):
 
 @pytest.mark.usefixtures("as_embedded")
 def test_other_settings_files_and_damaged_entries_are_read_anew(entries, folder, builds, tmp_path):
-    load_corpus(folder)
-    load_corpus(folder, num_bins=8)
+    load_corpus(CorpusConfig(folder=folder))
+    load_corpus(CorpusConfig(folder=folder, num_bins=8))
     assert len(builds) == 2
     for entry in entries.glob("*.npz"):
         entry.write_bytes(entry.read_bytes()[:-100])
-    load_corpus(folder)
+    load_corpus(CorpusConfig(folder=folder))
     assert len(builds) == 3
     (tmp_path / "other").mkdir()
-    load_corpus(cut_corpus(tmp_path / "other", {"train": 7, "val": 2}, max_nodes=60))
+    load_corpus(
+        CorpusConfig(folder=cut_corpus(tmp_path / "other", {"train": 7, "val": 2}, max_nodes=60))
+    )
     assert len(builds) == 4
     assert all(entry.stat().st_mode & 0o077 == 0 for entry in entries.iterdir())
 
 
 def test_statistics_are_kept_for_the_same_graphs_alone(entries, folder, monkeypatch):
-    data = load_corpus(folder)
+    data = load_corpus(CorpusConfig(folder=folder))
     sizes, graphs = data.schema.sizes(), data.graphs["train"]
     found = kept_statistics(graphs, sizes)
 
@@ -103,5 +109,5 @@ def test_statistics_are_kept_for_the_same_graphs_alone(entries, folder, monkeypa
 
 
 def test_a_corpus_of_a_user_leaves_no_copy(folder, entries):
-    load_corpus(folder)
+    load_corpus(CorpusConfig(folder=folder))
     assert not entries.exists()

@@ -1,11 +1,13 @@
 import json
 import shutil
 import sys
+from pathlib import Path
 
 import pytest
 
 from layerdag.codec.unfolding import unfold
 from layerdag.datasets.corpus import load_corpus, run_graph
+from layerdag.datasets.settings import CorpusConfig
 from layerdag.errors import DataError, TraceError
 from layerdag.kinds.job import JOB
 from layerdag.traces.analysis import match_communication
@@ -30,7 +32,7 @@ def few(tmp_path, repository):
 
 
 def test_runs_become_graphs_with_their_conditions(few):
-    data = load_corpus(few())
+    data = load_corpus(CorpusConfig(folder=few()))
     assert len(data.graphs["train"]) == 4
     conditions = data.graphs["train"][0].conditions
     assert conditions["family"] == "mlp"
@@ -41,23 +43,25 @@ def test_runs_become_graphs_with_their_conditions(few):
 
 
 def test_graphs_over_the_limit_are_listed(few):
-    data = load_corpus(few(), max_nodes=150)
+    data = load_corpus(CorpusConfig(folder=few(), max_nodes=150))
     assert len(data.graphs["train"]) + len(data.left_out) == 4
     assert all("more than 150" in line for line in data.left_out)
 
 
 def test_nothing_left_is_an_error(few):
     with pytest.raises(DataError, match="no training graph"):
-        load_corpus(few(), strategies=("pp",), families=("gpt",))
+        load_corpus(CorpusConfig(folder=few(), strategies=("pp",), families=("gpt",)))
 
 
 def test_a_split_that_is_none_is_refused(few):
     with pytest.raises(TraceError, match="is of split 'holdout'"):
-        load_corpus(few(split="holdout"))
+        load_corpus(CorpusConfig(folder=few(split="holdout")))
 
 
 def test_further_runs_are_all_to_train_on(few, tmp_path, repository):
-    data = load_corpus(few(), further=repository / "data" / "twins", families=("mlp",))
+    data = load_corpus(
+        CorpusConfig(folder=few(), further=repository / "data" / "twins", families=("mlp",))
+    )
     twins = [r for r in read_index(repository / "data" / "twins") if r.family == "mlp"]
     assert {r.split for r in twins} > {"train"}
     assert not data.graphs["val"]
@@ -70,15 +74,19 @@ def test_further_runs_are_all_to_train_on(few, tmp_path, repository):
 def test_further_runs_are_found_by_their_name_inside_the_corpus(few, tmp_path, repository):
     few()
     (tmp_path / "more").symlink_to(repository / "data" / "twins")
-    by_name = load_corpus(tmp_path, further="more", families=("mlp",))
-    by_path = load_corpus(tmp_path, further=repository / "data" / "twins", families=("mlp",))
+    by_name = load_corpus(CorpusConfig(folder=tmp_path, further=Path("more"), families=("mlp",)))
+    by_path = load_corpus(
+        CorpusConfig(folder=tmp_path, further=repository / "data" / "twins", families=("mlp",))
+    )
     assert by_name.names["train"] == by_path.names["train"]
     assert len(by_name.graphs["train"]) > 4
 
 
 def test_open_conditions_are_those_of_the_corpus_whatever_is_added(few, repository):
     folder = few()
-    data = load_corpus(folder, further=repository / "data" / "twins", families=("mlp",))
+    data = load_corpus(
+        CorpusConfig(folder=folder, further=repository / "data" / "twins", families=("mlp",))
+    )
     own = data.schema.with_table([dag.conditions for dag in data.members])
     everything = data.schema.with_table([dag.conditions for dag in data.graphs["train"]])
     assert data.schema.condition_table == own.condition_table
@@ -87,8 +95,10 @@ def test_open_conditions_are_those_of_the_corpus_whatever_is_added(few, reposito
 
 def test_further_runs_are_no_part_of_the_split(few, repository):
     folder = few()
-    further = load_corpus(folder, further=repository / "data" / "twins", families=("mlp",))
-    alone = load_corpus(folder, families=("mlp",))
+    further = load_corpus(
+        CorpusConfig(folder=folder, further=repository / "data" / "twins", families=("mlp",))
+    )
+    alone = load_corpus(CorpusConfig(folder=folder, families=("mlp",)))
     assert len(further.graphs["train"]) > len(alone.graphs["train"])
     assert further.split == alone.split
     assert len(further.members) == len(alone.graphs["train"])
@@ -107,7 +117,7 @@ def test_hardly_any_further_run_has_the_graph_of_a_run_of_the_corpus(repository)
 
 
 def test_further_runs_that_repeat_a_graph_are_left_out(few):
-    data = load_corpus(few(), further=few())
+    data = load_corpus(CorpusConfig(folder=few(), further=few()))
     assert len(data.graphs["train"]) == 4
 
 
@@ -132,6 +142,6 @@ def test_a_run_that_is_no_graph_is_listed_with_its_reason(few, monkeypatch):
         return run_graph(run)
 
     monkeypatch.setattr(module, "run_graph", of_all_but_the_first)
-    data = load_corpus(few())
+    data = load_corpus(CorpusConfig(folder=few()))
     assert len(data.graphs["train"]) == 3
     assert data.left_out == (f"{broken[0]}: rank 1 waits for a send that nobody issues.",)

@@ -7,11 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dgrl_files import write_family
-from hypothesis import given, strategies as st
-from laws import tried
 
 import layerdag as ld
-from layerdag.datasets.dgrl import Sizes, distinct_edges, load_dgrl, read_networks, read_table
+from layerdag.datasets.dgrl import Sizes, load_dgrl, read_networks, read_table
+from layerdag.datasets.settings import DgrlConfig
 from layerdag.errors import DataError
 from layerdag.schema.attributes import CategoryAttribute, NumericAttribute
 
@@ -79,7 +78,7 @@ def test_multipliers_keep_the_parts_and_the_labels_of_nodes(sr):
     assert "label" not in train.conditions
     for options in ({"label": "root"}, {"num_graphs": 1}):
         with pytest.raises(DataError, match=r"leave '(label|num_graphs)' out"):
-            load_dgrl(sr, **options)
+            load_dgrl(DgrlConfig(folder=sr, **options))
 
 
 def test_a_timing_graph_has_nets_cells_and_the_least_slack_of_an_endpoint(time):
@@ -91,10 +90,10 @@ def test_a_timing_graph_has_nets_cells_and_the_least_slack_of_an_endpoint(time):
     for dag in test:
         types = dag.edge_type_E[dag.edge_index_2E[0].argsort()]
         assert types.tolist() == [0, 1]
-    hold = load_dgrl(time, label="hold")
+    hold = load_dgrl(DgrlConfig(folder=time, label="hold"))
     assert [dag.conditions["label"] for dag in hold.graphs["test"]] == [4.0, 5.0]
     with pytest.raises(DataError, match="known are setup, hold"):
-        load_dgrl(time, label="slack")
+        load_dgrl(DgrlConfig(folder=time, label="slack"))
 
 
 def test_slacks_may_be_packed_and_of_several_corners(time):
@@ -102,7 +101,7 @@ def test_slacks_may_be_packed_and_of_several_corners(time):
         path = time / name / "raw" / "node-label-setup-slack.csv"
         path.unlink()
         path.with_suffix(".csv.gz").write_bytes(gzip.compress(b"0,0\n0,0\n-7,-7.25\n"))
-    data = load_dgrl(time)
+    data = load_dgrl(DgrlConfig(folder=time))
     labels = {dag.conditions["label"] for dags in data.graphs.values() for dag in dags}
     assert labels == {-7.25}
 
@@ -120,7 +119,7 @@ def test_slacks_may_be_packed_and_of_several_corners(time):
 def test_tables_that_do_not_fit_are_refused(time, tables, said):
     write(time / "usb" / "raw", **tables)
     with pytest.raises(DataError, match=said):
-        load_dgrl(time)
+        load_dgrl(DgrlConfig(folder=time))
 
 
 @pytest.fixture
@@ -148,25 +147,25 @@ def test_an_amplifier_has_sub_circuits_and_a_gain(amp):
 
 
 def test_another_figure_can_be_the_label(amp):
-    data = load_dgrl(amp, label="bw", num_graphs=10)
+    data = load_dgrl(DgrlConfig(folder=amp, label="bw", num_graphs=10))
     assert {g.conditions.get("label") for g in data.graphs["train"]} <= {2.0, None}
     with pytest.raises(DataError, match="no label 'cortex'; known are gain, pm, bw, fom"):
-        load_dgrl(amp, label="cortex")
+        load_dgrl(DgrlConfig(folder=amp, label="cortex"))
 
 
 def test_tables_of_amplifiers_that_do_not_fit_are_refused(amp):
     write(amp, node_feat=["1,2"] * 36)
     with pytest.raises(DataError, match="has 2 columns, but AMP has 3"):
-        load_dgrl(amp)
+        load_dgrl(DgrlConfig(folder=amp))
     write(amp, node_feat=["1,2,3"] * 35)
     with pytest.raises(DataError, match="but hold 35 and 24"):
-        load_dgrl(amp)
+        load_dgrl(DgrlConfig(folder=amp))
     write(amp, node_feat=["1,2,3"] * 36, edge=["0,7", "1,2"] * 12)
     with pytest.raises(DataError, match="names node 7"):
-        load_dgrl(amp)
+        load_dgrl(DgrlConfig(folder=amp))
     write(amp, perform101=["valid,pm", "1,2"])
     with pytest.raises(DataError, match=r"among them 'gain'.* Found are valid, pm"):
-        load_dgrl(amp)
+        load_dgrl(DgrlConfig(folder=amp))
 
 
 def test_hls_graphs_lose_the_edges_that_go_back(tmp_path):
@@ -183,14 +182,14 @@ def test_hls_graphs_lose_the_edges_that_go_back(tmp_path):
     assert all(dag.num_edges == 1 for part in data.graphs.values() for dag in part)
     assert data.schema.attributes[0].name == "opcode"
     with pytest.raises(DataError, match="HLS has one label"):
-        load_dgrl(folder, label="x")
+        load_dgrl(DgrlConfig(folder=folder, label="x"))
     write(folder, edge_feat=["1"] * 24)
     with pytest.raises(DataError, match="edge-feat holds 24 rows of 1"):
-        load_dgrl(folder)
+        load_dgrl(DgrlConfig(folder=folder))
 
 
 def test_amp_as_published(shared_data):
-    data = load_dgrl(shared_data / "flowgraphs" / "dgrl_amp", num_graphs=300)
+    data = load_dgrl(DgrlConfig(folder=shared_data / "flowgraphs" / "dgrl_amp", num_graphs=300))
     assert sum(map(len, data.graphs.values())) == 300
 
 
@@ -201,7 +200,7 @@ def family(tmp_path: Path) -> Path:
 
 
 def test_columns_of_one_value_are_left_out_and_few_values_are_words(family):
-    data = load_dgrl(family)
+    data = load_dgrl(DgrlConfig(folder=family))
     kinds = {attribute.name: type(attribute) for attribute in data.schema.attributes}
     assert next(iter(kinds)) == "op"
     assert kinds["kernel_out"] is CategoryAttribute
@@ -211,14 +210,14 @@ def test_columns_of_one_value_are_left_out_and_few_values_are_words(family):
 
 
 def test_a_network_that_was_not_measured_has_no_label(family):
-    data = load_dgrl(family)
+    data = load_dgrl(DgrlConfig(folder=family))
     graphs = [dag for split in data.graphs.values() for dag in split]
     assert sum("label" not in dag.conditions for dag in graphs) == 1
     assert all(dag.conditions["num_layers"] == 3.0 for dag in graphs)
 
 
 def test_the_first_graphs_can_be_taken_alone(family):
-    data = load_dgrl(family, num_graphs=2)
+    data = load_dgrl(DgrlConfig(folder=family, num_graphs=2))
     assert sum(map(len, data.names.values())) + len(data.left_out) == 2
 
 
@@ -234,19 +233,19 @@ def test_the_first_graphs_can_be_taken_alone(family):
 def test_damaged_files_are_refused(family, name, content, message):
     (family / f"{name}.csv.gz").write_bytes(gzip.compress(content.encode()))
     with pytest.raises(DataError, match=message):
-        load_dgrl(family)
+        load_dgrl(DgrlConfig(folder=family))
 
 
 def test_a_missing_file_and_an_unknown_label_are_refused(family, tmp_path):
     with pytest.raises(DataError, match="There is no label 'gpu'"):
-        load_dgrl(family, label="gpu")
+        load_dgrl(DgrlConfig(folder=family, label="gpu"))
     with pytest.raises(DataError, match=r"has no label-vpu\.csv"):
-        load_dgrl(family, label="vpu")
+        load_dgrl(DgrlConfig(folder=family, label="vpu"))
 
 
 @pytest.mark.slow
 def test_na_edge_has_the_attributes_of_the_paper(shared_data):
-    data = load_dgrl(shared_data / "flowgraphs" / "dgrl_cg" / "nasbench201s")
+    data = load_dgrl(DgrlConfig(folder=shared_data / "flowgraphs" / "dgrl_cg" / "nasbench201s"))
     assert data.schema.sizes().attributes == (9, 2, 5, 4, 5, 4, 4, 5, 4, 3, 3, 5, 4, 5)
     graphs = [dag for split in data.graphs.values() for dag in split]
     assert len(graphs) == 2000
@@ -258,7 +257,7 @@ def test_repeated_edges_count_once_and_files_may_be_plain(family):
     rows = gzip.decompress(packed.read_bytes()).decode().splitlines()
     packed.unlink()
     (family / "edge.csv").write_text("\n".join(["0,1", "0,1", *rows[2:]]))
-    data = load_dgrl(family, num_graphs=30)
+    data = load_dgrl(DgrlConfig(folder=family, num_graphs=30))
     edges = {
         name: dag.edge_index_2E.shape[1]
         for split in ("train", "val", "test")
@@ -351,10 +350,3 @@ def test_lists_of_different_lengths_are_refused(tmp_path):
     sizes = Sizes.from_folder(family_tables(tmp_path, edges="3\n"), None)
     with pytest.raises(DataError, match="speak of 2, 1 and 2 graphs"):
         sizes.require(tmp_path, labels=2, nodes=5, edges=3)
-
-
-@tried(30)
-@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=20))
-def test_edges_are_kept_once_in_order(pairs):
-    edges_2E = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-    assert list(map(tuple, distinct_edges(edges_2E).T.tolist())) == sorted(set(pairs))

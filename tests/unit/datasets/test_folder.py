@@ -13,6 +13,7 @@ from layerdag.codec.unfolding import unfold
 from layerdag.codec.vocabulary import OTHER
 from layerdag.datasets.folder import load_folder
 from layerdag.datasets.private_words import is_public, rename_private_words
+from layerdag.datasets.settings import FolderConfig
 from layerdag.errors import ConfigError, DataError
 from layerdag.graph.attributed_graph import AttributedGraph, write_json
 from layerdag.graph.formats.graphml import write_graphml
@@ -30,7 +31,7 @@ def test_workloads_are_read_with_their_labels(tmp_path):
     labels = tmp_path / "labels.csv"
     rows = "".join(f"runs/job{i},{i}.5,{s}\n" for i, s in enumerate(("train", "train", "test")))
     labels.write_text("name,label,split\n" + rows)
-    data = load_folder(tmp_path, labels=labels)
+    data = load_folder(FolderConfig(folder=tmp_path, labels=labels))
     assert data.schema.kind == JOB
     assert data.names["train"] == ("runs/job0", "runs/job1")
     assert data.graphs["train"][1].conditions["label"] == 1.5
@@ -48,7 +49,7 @@ def test_graphml_files_get_the_attributes_that_any_of_them_has(tmp_path):
     write_graphml(tmp_path / "a.graphml", plain)
     write_graphml(tmp_path / "b.graphml", more)
     (tmp_path / "broken.graphml").write_text("<graphml>")
-    data = load_folder(tmp_path)
+    data = load_folder(FolderConfig(folder=tmp_path))
     assert [attribute.name for attribute in data.schema.attributes] == ["kind", "size"]
     assert sum(len(names) for names in data.names.values()) == 2
     assert len(data.left_out) == 1
@@ -60,10 +61,10 @@ def test_jobs_are_read_whatever_wrote_them(tmp_path):
     (tmp_path / "deep").mkdir()
     write_host(tmp_path / "deep" / "run_rank0.json", [product])
     (tmp_path / "labels.csv").write_text("name,split\nchakra,train\ndeep/run,val\n")
-    data = load_folder(tmp_path, labels=tmp_path / "labels.csv")
+    data = load_folder(FolderConfig(folder=tmp_path, labels=tmp_path / "labels.csv"))
     assert data.names == {"train": ("chakra",), "val": ("deep/run",), "test": ()}
     with pytest.raises(DataError, match=r"data\.avoid_copies is of programs, and it holds none"):
-        load_folder(tmp_path, avoid_copies=True)
+        load_folder(FolderConfig(folder=tmp_path, avoid_copies=True))
 
 
 def test_a_text_attribute_that_names_nodes_is_left_out(tmp_path):
@@ -72,7 +73,7 @@ def test_a_text_attribute_that_names_nodes_is_left_out(tmp_path):
     big = chain("a", "ab" * 300)
     named = replace(big, categories={**big.categories, "id": [f"n{i}" for i in range(600)]})
     write_json(tmp_path / "a.json", named)
-    data = load_folder(tmp_path)
+    data = load_folder(FolderConfig(folder=tmp_path))
     assert [attribute.name for attribute in data.schema.attributes] == ["kind"]
 
 
@@ -80,7 +81,7 @@ def test_a_folder_of_both_kinds_is_refused(tmp_path):
     write_graphml(tmp_path / "a.graphml", chain("a", "ab"))
     write_workload(unfold(random_job(0, 1), 1).workload, tmp_path / "job")
     with pytest.raises(DataError, match=r"traces \(1, such as .*\) and graphs \(1, such as"):
-        load_folder(tmp_path)
+        load_folder(FolderConfig(folder=tmp_path))
 
 
 def test_labels_that_name_no_graph_are_refused(tmp_path):
@@ -88,21 +89,21 @@ def test_labels_that_name_no_graph_are_refused(tmp_path):
     labels = tmp_path / "labels.json"
     labels.write_text('{"x": 1}')
     with pytest.raises(DataError, match="make the names agree"):
-        load_folder(tmp_path, labels=labels)
+        load_folder(FolderConfig(folder=tmp_path, labels=labels))
 
 
 def test_an_empty_or_missing_folder_is_refused(tmp_path):
     with pytest.raises(DataError, match="no graph could be read"):
-        load_folder(tmp_path)
+        load_folder(FolderConfig(folder=tmp_path))
     with pytest.raises(DataError, match="no such folder"):
-        load_folder(tmp_path / "none")
+        load_folder(FolderConfig(folder=tmp_path / "none"))
 
 
 def test_graphs_over_the_limit_and_damaged_ones_are_listed(tmp_path):
     for i in range(5):
         write_json(tmp_path / f"g{i}.json", chain(f"g{i}", "ab" * (i + 1)))
     (tmp_path / "broken.graphml").write_text("<graphml>")
-    data = load_folder(tmp_path, max_nodes=8)
+    data = load_folder(FolderConfig(folder=tmp_path, max_nodes=8))
     told = {line.split(":")[0]: line for line in data.left_out}
     assert set(told) == {"g4", "broken"}
     assert told["g4"] == "g4: 10 nodes, more than 8"
@@ -114,7 +115,7 @@ def test_a_folder_of_damaged_files_alone_tells_the_first_reason(tmp_path):
     with pytest.raises(
         DataError, match=r"no graph could be read; the first reason: a: .*a\.graphml"
     ):
-        load_folder(tmp_path)
+        load_folder(FolderConfig(folder=tmp_path))
 
 
 def test_the_split_of_a_label_file_is_kept(tmp_path):
@@ -122,7 +123,7 @@ def test_the_split_of_a_label_file_is_kept(tmp_path):
         write_json(tmp_path / f"g{i}.json", chain(f"g{i}", "ab" * (i + 1)))
     rows = ["name,split", *(f"g{i},{'test' if i > 3 else 'val'}" for i in range(2, 6))]
     (tmp_path / "labels.csv").write_text("\n".join(rows))
-    data = load_folder(tmp_path, labels=tmp_path / "labels.csv")
+    data = load_folder(FolderConfig(folder=tmp_path, labels=tmp_path / "labels.csv"))
     assert {split: sorted(names) for split, names in data.names.items()} == {
         "train": ["g0", "g1"], "val": ["g2", "g3"], "test": ["g4", "g5"],
     }  # fmt: skip
@@ -134,7 +135,9 @@ def test_a_number_that_is_a_word_in_another_graph_is_a_word_in_both(tmp_path):
         (tmp_path / f"{name}.graphml").write_text(
             f"<graphml><graph edgedefault='directed'>{body}</graph></graphml>"
         )
-    graphs = [schema_words(load_folder(tmp_path, seed=seed)) for seed in range(3)]
+    graphs = [
+        schema_words(load_folder(FolderConfig(folder=tmp_path, seed=seed))) for seed in range(3)
+    ]
     # Whichever graph trains, the attribute is one of words, "" where a node lacks it.
     assert all("" in words for words in graphs)
 
@@ -202,14 +205,14 @@ def other_jobs(tmp_path: Path, known: int, unknown: int) -> Path:
 def test_a_data_set_of_unknown_operators_is_refused_and_the_way_out_is_named(tmp_path):
     folder = other_jobs(tmp_path, known=2, unknown=6)
     with pytest.raises(DataError, match=r"most often 'acme::fused'.*public_words=all"):
-        load_folder(folder)
+        load_folder(FolderConfig(folder=folder))
     for words in ("all", ["acme::fused"]):
-        schema = load_folder(folder, public_words=words).schema
+        schema = load_folder(FolderConfig(folder=folder, public_words=words)).schema
         assert schema.attributes[0].values == ("acme::fused", "aten::mm", OTHER)
 
 
 def test_jobs_with_some_unknown_operators_are_a_data_set(tmp_path):
-    schema = load_folder(other_jobs(tmp_path, known=6, unknown=4)).schema
+    schema = load_folder(FolderConfig(folder=other_jobs(tmp_path, known=6, unknown=4))).schema
     assert schema.attributes[0].values == ("aten::mm", OTHER)
     assert {c.name: c.values for c in schema.category_conditions} == {"world_size": ("1",)}
 
@@ -236,11 +239,13 @@ def test_the_schema_of_a_folder_holds_no_private_word(tmp_path):
         write_json(tmp_path / f"g{i}.json", graph)
     rows = "".join(f"g{i},{i},acmenet\n" for i in range(6))
     (tmp_path / "labels.csv").write_text("name,label,family\n" + rows)
-    data = load_folder(tmp_path, labels=tmp_path / "labels.csv")
+    data = load_folder(FolderConfig(folder=tmp_path, labels=tmp_path / "labels.csv"))
     text = json.dumps(data.schema.to_dict())
     assert "acme" not in text
     assert data.renamed["family"] == {"family-0": "acmenet"}
-    kept = load_folder(tmp_path, labels=tmp_path / "labels.csv", public_words="all")
+    kept = load_folder(
+        FolderConfig(folder=tmp_path, labels=tmp_path / "labels.csv", public_words="all")
+    )
     assert "acmenet" in json.dumps(kept.schema.to_dict())
 
 
@@ -254,4 +259,4 @@ def test_programs_that_call_operators_of_others_are_refused(tmp_path):
                 "outputs": [at + 1], "nodes": nodes}  # fmt: skip
         (tmp_path / f"{at}.program.json").write_text(json.dumps(data))
     with pytest.raises(DataError, match=r"1 different calls of operators.*acme.secret_kernel"):
-        load_folder(tmp_path)
+        load_folder(FolderConfig(folder=tmp_path))

@@ -6,10 +6,10 @@ import torch
 
 from layerdag.dag.dag import DAG
 from layerdag.datasets.latent_preferential import (
-    LatentPreferentialSettings,
     is_valid,
     load_latent_preferential,
 )
+from layerdag.datasets.settings import LatentPreferentialConfig
 from layerdag.errors import UsageError
 
 
@@ -38,7 +38,9 @@ def test_the_commoner_value_may_exceed_the_rarer_by_the_share_rho(values, rho, v
 
 @pytest.mark.parametrize("rho", [0.0, 0.5, 1.0])
 def test_every_generated_graph_keeps_the_rule_and_its_layers(rho):
-    data = load_latent_preferential(rho=rho, num_train=40, num_val=5, num_test=5)
+    data = load_latent_preferential(
+        LatentPreferentialConfig(rho=rho, num_train=40, num_val=5, num_test=5)
+    )
     graphs = [dag for split in data.graphs.values() for dag in split]
     assert all(is_valid(dag, rho) for dag in graphs)
     assert all(3 <= int(dag.layers().max()) + 1 <= 8 for dag in graphs)
@@ -46,19 +48,25 @@ def test_every_generated_graph_keeps_the_rule_and_its_layers(rho):
 
 
 def test_a_larger_tolerance_is_used():
-    data = load_latent_preferential(rho=1.0, num_train=40, num_val=1, num_test=1)
+    data = load_latent_preferential(
+        LatentPreferentialConfig(rho=1.0, num_train=40, num_val=1, num_test=1)
+    )
     assert not all(is_valid(dag, 0.0) for dag in data.graphs["train"])
 
 
 def test_a_graph_depends_on_its_number_not_on_how_many_there_are():
-    small = load_latent_preferential(num_train=3, num_val=1, num_test=1).graphs["train"]
-    large = load_latent_preferential(num_train=9, num_val=2, num_test=2).graphs["train"]
+    small = load_latent_preferential(
+        LatentPreferentialConfig(num_train=3, num_val=1, num_test=1)
+    ).graphs["train"]
+    large = load_latent_preferential(
+        LatentPreferentialConfig(num_train=9, num_val=2, num_test=2)
+    ).graphs["train"]
     for first, second in zip(small, large[:3], strict=True):
         assert torch.equal(first.edge_index_2E, second.edge_index_2E)
 
 
 def test_hubs_attract_children():
-    data = load_latent_preferential(num_train=100, num_val=1, num_test=1)
+    data = load_latent_preferential(LatentPreferentialConfig(num_train=100, num_val=1, num_test=1))
     degrees = [np.bincount(dag.edge_index_2E[0], minlength=1) for dag in data.graphs["train"]]
     degree = np.concatenate(degrees)
     assert degree.var() > 1.5 * degree.mean()  # a Poisson distribution has equal ones
@@ -66,4 +74,4 @@ def test_hubs_attract_children():
 
 def test_settings_out_of_bounds_are_refused():
     with pytest.raises(UsageError, match="rho >= 0"):
-        LatentPreferentialSettings(rho=-1.0)
+        load_latent_preferential(LatentPreferentialConfig(rho=-1.0))

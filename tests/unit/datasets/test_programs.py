@@ -16,6 +16,7 @@ from layerdag.dag.program_numbers import program_numbers
 from layerdag.datasets.folder import load_folder
 from layerdag.datasets.programs import load_programs, program_rows
 from layerdag.datasets.run_plans import STEPS, run_plans
+from layerdag.datasets.settings import FolderConfig, ProgramsConfig
 from layerdag.errors import CheckpointError, DataError
 from layerdag.graph.formats.program_json import program_graph
 from layerdag.programs.inference import ShapeInference
@@ -29,7 +30,7 @@ DATA = Path(__file__).resolve().parents[3] / "data"
 
 @pytest.fixture(scope="module")
 def mlps():
-    return load_programs(families=("mlp",))
+    return load_programs(ProgramsConfig(families=("mlp",)))
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +43,7 @@ def known(cache):
     """The same, read into an empty cache, with the hashes of its structures."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LAYERDAG_CACHE", cache)
-        return load_programs(families=("mlp",), avoid_copies=True)
+        return load_programs(ProgramsConfig(families=("mlp",), avoid_copies=True))
 
 
 def test_programs_of_one_structure_are_in_one_split(mlps):
@@ -63,7 +64,7 @@ def test_the_table_of_sizes_is_no_condition(mlps):
 
 
 def test_measured_steps_are_conditions_and_plans():
-    data = load_programs(corpus="h100", families=("resnet18",))
+    data = load_programs(ProgramsConfig(corpus="h100", families=("resnet18",)))
     assert {c.name for c in data.schema.numeric_conditions} >= {"label", "peak_bytes"}
     rows = [dag.conditions for part in data.graphs.values() for dag in part]
     assert all(0.001 < row["label"] < 10 and row["peak_bytes"] > 1e6 for row in rows)
@@ -74,7 +75,7 @@ def test_a_damaged_measurement_is_told(line, tmp_path):
     (tmp_path / "mlp.jsonl.xz").write_bytes((DATA / "programs/mlp.jsonl.xz").read_bytes())
     (tmp_path / STEPS).write_text(f"{line}\n")
     with pytest.raises(DataError, match="line 1 is no measured step"):
-        load_programs(tmp_path)
+        load_programs(ProgramsConfig(folder=tmp_path))
 
 
 def test_programs_impose_the_places_of_arguments(mlps):
@@ -85,7 +86,7 @@ def test_programs_impose_the_places_of_arguments(mlps):
 
 def test_a_folder_without_programs_is_refused(tmp_path):
     with pytest.raises(DataError, match="holds no FAMILY"):
-        load_programs(tmp_path)
+        load_programs(ProgramsConfig(folder=tmp_path))
 
 
 @pytest.mark.parametrize("family", ["mlp", "gpt"])
@@ -119,7 +120,7 @@ def test_hashes_of_structures_are_kept_only_where_they_are_asked_for(mlps, known
 
 
 def test_public_architectures_run_with_sizes_that_all_differ():
-    data = load_programs(corpus="public", families=("llama", "gpt2", "timm-resnet"))
+    data = load_programs(ProgramsConfig(corpus="public", families=("llama", "gpt2", "timm-resnet")))
     inference = ShapeInference()
     train = [data.schema.decode(dag) for dag in data.graphs["train"]]
     assert {graph.conditions["family"] for graph in train} == {"llama", "gpt2", "timm-resnet"}
@@ -154,7 +155,9 @@ def test_a_word_that_few_programs_have_is_left_out_with_them(tmp_path):
         (tmp_path / f"{row['name']}.program.json").write_text(json.dumps(row))
         lines.append(f"{row['name']},{'val' if row is rows['mlp'][0] else 'train'}")
     (tmp_path / "labels.csv").write_text("\n".join(lines))
-    data = load_folder(tmp_path, labels=tmp_path / "labels.csv", min_programs=3)
+    data = load_folder(
+        FolderConfig(folder=tmp_path, labels=tmp_path / "labels.csv", min_programs=3)
+    )
     train = [data.schema.decode(dag) for dag in data.graphs["train"]]
     holders = Counter(
         call
@@ -167,20 +170,24 @@ def test_a_word_that_few_programs_have_is_left_out_with_them(tmp_path):
     told = [line for line in data.left_out if line.startswith(rare)]
     assert "fewer than 3 programs have its call" in told[0]
     with pytest.raises(DataError, match=r"lower data\.min_programs"):
-        load_folder(tmp_path, labels=tmp_path / "labels.csv", min_programs=1000)
-    avoided = load_folder(tmp_path, labels=tmp_path / "labels.csv", avoid_copies=True).schema
-    again = load_folder(tmp_path, labels=tmp_path / "labels.csv")
+        load_folder(
+            FolderConfig(folder=tmp_path, labels=tmp_path / "labels.csv", min_programs=1000)
+        )
+    avoided = load_folder(
+        FolderConfig(folder=tmp_path, labels=tmp_path / "labels.csv", avoid_copies=True)
+    ).schema
+    again = load_folder(FolderConfig(folder=tmp_path, labels=tmp_path / "labels.csv"))
     dags = [dag for split in again.graphs.values() for dag in split]
     assert avoided.structures == frozenset(avoided.structure_hashes(dags))
     assert again.schema.structures == frozenset()
     with pytest.raises(DataError, match=r"min_programs is 0; it must be 1 or more"):
-        load_folder(tmp_path, min_programs=0)
+        load_folder(FolderConfig(folder=tmp_path, min_programs=0))
 
 
 def test_kept_programs_are_those_that_were_read(known, cache, monkeypatch):
     monkeypatch.setenv("LAYERDAG_CACHE", cache)
     monkeypatch.setattr("layerdag.datasets.programs._built", pytest.fail)
-    kept = load_programs(families=("mlp",), avoid_copies=True)
+    kept = load_programs(ProgramsConfig(families=("mlp",), avoid_copies=True))
     assert (kept.schema, kept.names, kept.split) == (known.schema, known.names, known.split)
     same = zip(known.graphs["train"], kept.graphs["train"], strict=True)
     assert all(torch.equal(one.x_NA, other.x_NA) for one, other in same)

@@ -8,6 +8,7 @@ from laws import tried
 from raw_graphs import chain
 
 from layerdag.datasets.dataset import GraphDataset
+from layerdag.datasets.settings import CorpusConfig
 from layerdag.datasets.splits import (
     SplitFingerprint,
     content_hash,
@@ -118,7 +119,10 @@ def test_the_shipped_checkpoint_was_trained_on_the_split_of_the_corpus(repositor
 
     loaded = load_checkpoint(checkpoint_path("pretrained"))
     limit = loaded.data_settings["max_nodes"]
-    assert load_corpus(repository / "data", max_nodes=limit).split == loaded.meta.split
+    assert (
+        load_corpus(CorpusConfig(folder=repository / "data", max_nodes=limit)).split
+        == loaded.meta.split
+    )
 
 
 WORDS = ["".join(word) for word in itertools.product("ab", repeat=5)]

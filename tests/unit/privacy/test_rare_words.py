@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from layerdag.dag.dag import DAG, graph_hashes
 from layerdag.datasets.programs import load_programs
+from layerdag.datasets.settings import ProgramsConfig
 from layerdag.privacy.rare_words import rare_words
 
 
@@ -15,7 +16,7 @@ def with_word(dag: DAG, code: int) -> DAG:
 
 
 def test_words_of_fewer_than_five_distinct_programs_are_counted():
-    data = load_programs(families=("dlrm",))
+    data = load_programs(ProgramsConfig(families=("dlrm",)))
     dags = data.graphs["train"]
     train = list(dict(zip(graph_hashes(dags), dags, strict=True)).values())
     usual = train[:60]

@@ -9,7 +9,7 @@ from layerdag.graph.formats.program_json import program_graph
 from layerdag.programs.forward_program import Program
 from layerdag.programs.inference import ShapeInference
 from layerdag.sampling.execution_check import ExecutionCheck, drawn_program
-from layerdag.sampling.generated import GeneratedGraph
+from layerdag.sampling.generated import GeneratedProgram
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.schema.schema import GraphSchema
 from layerdag.schema.size_tables import SizeTables
@@ -95,11 +95,11 @@ def test_no_table_that_fits_is_refused_with_the_reason():
 
 
 def test_a_sample_is_a_program_a_graph_and_a_step():
-    sample = GeneratedGraph("small", 3, SCHEMA.encode(GRAPH), False, SCHEMA)
+    sample = GeneratedProgram("small", 3, SCHEMA.encode(GRAPH), False, SCHEMA)
     assert isinstance(sample.program, Program)
     assert sample.graph.conditions["w0"] == 16.0
     assert sample.program.step(data=4).workload().num_ranks == 4
-    again = GeneratedGraph("small", 3, SCHEMA.encode(GRAPH), False, SCHEMA)
+    again = GeneratedProgram("small", 3, SCHEMA.encode(GRAPH), False, SCHEMA)
     assert again.program == sample.program
 
 

@@ -15,7 +15,7 @@ from layerdag.samples.manifest import MANIFEST, SampleRun
 from layerdag.samples.reader import iter_samples
 from layerdag.sampling import folder, generation, parts, program_draws
 from layerdag.sampling.folder import write_samples
-from layerdag.sampling.generated import GeneratedGraph
+from layerdag.sampling.generated import GeneratedGraph, GeneratedProgram
 from layerdag.sampling.parts import PartSettings, write_parts
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.schema.schema import GraphSchema
@@ -45,7 +45,7 @@ def checkpoint() -> LoadedCheckpoint:
 
 
 def graph(seed: int, lost: bool) -> GeneratedGraph:
-    return GeneratedGraph("sample-00000", seed, SCHEMA.encode(GRAPH), lost, SCHEMA)
+    return GeneratedProgram("sample-00000", seed, SCHEMA.encode(GRAPH), lost, SCHEMA)
 
 
 def lose(monkeypatch: pytest.MonkeyPatch, lost: set[int]) -> None:

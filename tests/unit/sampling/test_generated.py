@@ -8,19 +8,20 @@ import pytest
 from costed_jobs import costed_job, costed_jobs, schema_of_jobs
 from random_jobs import random_job
 
+from layerdag.codec.folding import COMMUNICATION
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.errors import DataError, UsageError
 from layerdag.runtime.reading import Limits
 from layerdag.sampling import generation
 from layerdag.sampling.generated import (
     GeneratedGraph,
-    SampleFiles,
     as_workload,
-    expected_output_size,
     requested_ranks,
 )
 from layerdag.sampling.generation import draw_policy, sample
 from layerdag.sampling.job_draws import JobDraws, has_communication
+from layerdag.sampling.output_size import expected_output_size
+from layerdag.sampling.sample_files import SampleFiles
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.schema.schema import GraphSchema
 
@@ -116,12 +117,8 @@ def sampled(
     return GeneratedGraph(f"sample-{seed:05d}", seed, dag, False, schema)
 
 
-@pytest.mark.parametrize(
-    ("ranks", "communicates", "lacks"),
-    [("2", True, False), ("2", False, True), ("1", False, False), ("4", False, True)],
-)
-def test_only_several_ranks_that_exchange_nothing_lack_communication(ranks, communicates, lacks):
-    assert sampled(0, communicates=communicates, ranks=ranks).lacks_communication is lacks
+def exchanges(sample: GeneratedGraph) -> bool:
+    return not COMMUNICATION.isdisjoint(sample.graph.categories["type"])
 
 
 def test_a_schema_knows_whether_training_jobs_communicated():
@@ -162,14 +159,14 @@ def test_a_silent_job_is_drawn_again_and_keeps_its_name_and_seed(monkeypatch):
     found, asked = drawn(monkeypatch, SCHEMA, silent_draws=2)
     assert [graph.name for graph in found] == [f"sample-{i:05d}" for i in range(4)]
     assert [graph.seed for graph in found] == [7, 8, 9, 10]
-    assert not any(graph.lacks_communication for graph in found)
+    assert all(map(exchanges, found))
     assert asked[:4] == [7, 8, 9, 10]
     assert len(set(asked)) == len(asked) == 6
 
 
 def test_a_job_that_stays_silent_is_given_up_after_a_few_draws(monkeypatch):
     found, asked = drawn(monkeypatch, SCHEMA, silent_draws=100)
-    assert found[1].lacks_communication
+    assert not exchanges(found[1])
     assert len(asked) == 4 + JobDraws.max_retries
 
 

@@ -18,9 +18,10 @@ from layerdag.graph.formats.graphml import read_graphml
 from layerdag.models.base import SampleRequest, SampleResult
 from layerdag.models.spec import ModelSpec, build_model
 from layerdag.runtime.reading import Limits
-from layerdag.sampling.folder import volume_of, write_samples
+from layerdag.sampling.folder import write_samples
 from layerdag.sampling.generated import as_workload
 from layerdag.sampling.generation import generate, generate_batched, sample_rows
+from layerdag.sampling.output_size import volume_of
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.traces.analysis import match_communication
 from layerdag.traces.chakra.workload import read_workload

@@ -23,7 +23,7 @@ from other_processes import (
 )
 
 from layerdag.errors import LayerdagError, UsageError
-from layerdag.sampling.processes import sample_and_finish, sample_in_processes
+from layerdag.sampling.processes import sample_in_processes
 
 
 @pytest.mark.usefixtures("ready_processes")
@@ -89,7 +89,7 @@ def test_no_process_stays_where_nobody_wants_the_rest():
 
 @pytest.mark.usefixtures("ready_processes")
 def test_graphs_of_one_part_are_finished_by_all_processes_and_come_in_order():
-    found = list(sample_and_finish(numbers_below, slow_at_first, [9, 0, 1], 2))
+    found = list(sample_in_processes(numbers_below, [9, 0, 1], 2, finish=slow_at_first))
     asked = [*((9, i, i) for i in range(9)), (1, 0, 0)]
     assert [(part, at, number) for part, at, number, _ in found] == asked
     assert len({worker for *_, worker in found}) == 2
@@ -97,7 +97,7 @@ def test_graphs_of_one_part_are_finished_by_all_processes_and_come_in_order():
 
 @pytest.mark.usefixtures("ready_processes")
 def test_a_process_that_is_killed_takes_nothing_of_other_parts_with_it():
-    found = sample_and_finish(numbers_or_death, unchanged, [8, 0, 3, 3], 2)
+    found = sample_in_processes(numbers_or_death, [8, 0, 3, 3], 2, finish=unchanged)
     assert list(islice(found, 8)) == list(range(8))
     with pytest.raises(LayerdagError, match="A process that draws samples ended early"):
         next(found)
@@ -107,7 +107,7 @@ def test_a_process_that_is_killed_takes_nothing_of_other_parts_with_it():
 def test_what_is_shared_goes_to_a_process_once_and_is_that_of_this_one_afterwards():
     shared = {"words": "many " * 1000}
     draw = partial(with_what_is_shared, shared)
-    found = list(sample_and_finish(draw, unchanged, [0, 1], 1, shared))
+    found = list(sample_in_processes(draw, [0, 1], 1, shared, unchanged))
     assert [part for _, part in found] == [0, 1]
     assert all(given is shared for given, _ in found)
     found = list(sample_in_processes(draw, [0, 1], 2, shared))
@@ -116,7 +116,7 @@ def test_what_is_shared_goes_to_a_process_once_and_is_that_of_this_one_afterward
 
 @pytest.mark.usefixtures("ready_processes")
 def test_what_refuses_a_graph_is_told_where_it_would_come():
-    found = sample_and_finish(numbers_below, refused_at_three, [2, 9], 2)
+    found = sample_in_processes(numbers_below, [2, 9], 2, finish=refused_at_three)
     assert list(islice(found, 2)) == [0, 1]
     for expected in range(3):
         assert next(found) == expected

@@ -6,15 +6,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from checked_parts import checked
 from costed_jobs import ROWS, costed_job, costed_jobs
 
+from layerdag.errors import CheckpointError
 from layerdag.graph.attributed_graph import AttributedGraph
+from layerdag.kinds.flow import FLOW
+from layerdag.schema.attributes import CategoryAttribute
 from layerdag.schema.durations import (
     LEVELS,
     Durations,
     OperatorDurations,
     fit_durations,
 )
+from layerdag.schema.schema import GraphSchema
 
 NONE = (0.0,) * len(LEVELS)
 RISING = tuple(math.log(1 + level) for level in LEVELS)
@@ -58,7 +63,7 @@ def test_the_factor_of_a_job_follows_its_quantiles():
 
 
 def test_durations_come_back_from_json():
-    assert Durations.from_dict(json.loads(json.dumps(TABLE.to_dict()))) == TABLE
+    assert checked(Durations, TABLE.to_dict()) == TABLE
 
 
 @pytest.mark.parametrize(
@@ -81,8 +86,8 @@ def test_damaged_durations_are_refused(path, wrong):
     for step in path[:-1]:
         inner = inner[step]
     inner[path[-1]] = wrong
-    with pytest.raises((TypeError, ValueError)):
-        Durations.from_dict(damaged)
+    with pytest.raises(ValueError, match=r"must be|needed|no duration|costs are|of length"):
+        checked(Durations, damaged)
 
 
 def fitted(jobs: Sequence[AttributedGraph], needed: int) -> Durations | None:
@@ -177,6 +182,9 @@ def test_ranks_are_counted_for_messages_alone(conditions, ranks):
 
 def test_entries_of_earlier_versions_are_ignored_and_unknown_ones_refused():
     written = TABLE.to_dict()
-    assert Durations.from_dict({**written, "per_label": 0.01, "label": -20.0}) == TABLE
-    with pytest.raises(ValueError, match="speed"):
-        Durations.from_dict({**written, "speed": 1.0})
+    kind = CategoryAttribute("kind", ("a",))
+    plain = GraphSchema(FLOW, (kind,), ("data",)).to_dict()
+    older = {**written, "per_label": 0.01, "label": -20.0}
+    assert GraphSchema.from_dict({**plain, "durations": older}).durations == TABLE
+    with pytest.raises(CheckpointError, match="speed"):
+        GraphSchema.from_dict({**plain, "durations": {**written, "speed": 1.0}})

@@ -1,11 +1,10 @@
 """What tables of plans hold, and what is drawn from them."""
 
-import json
-
 import numpy as np
 import pytest
+from checked_parts import checked
 
-from layerdag.schema.plan_tables import PlannedStep, PlanTables, fit_plans
+from layerdag.schema.plan_tables import PlanColumn, PlannedStep, PlanTables, fit_plans
 
 PLANS = [
     *(PlannedStep("gpt", "single", {"optimizer": "adamw", "clip": 0}) for _ in range(5)),
@@ -38,7 +37,7 @@ def test_plans_are_drawn_as_programs_of_the_family_have_them():
 
 
 def test_what_is_written_is_read_back():
-    assert PlanTables.from_dict(json.loads(json.dumps(TABLES.to_dict()))) == TABLES
+    assert PlanTables(tuple(checked(PlanColumn, row) for row in TABLES.to_dict())) == TABLES
 
 
 @pytest.mark.parametrize(
@@ -59,6 +58,6 @@ def test_what_is_written_is_read_back():
 def test_what_is_no_table_is_refused(change):
     column = {"family": "gpt", "strategy": "data", "setting": "data", "values": [2],
               "programs": [5]}  # fmt: skip
-    assert PlanTables.from_dict([column])
+    assert checked(PlanColumn, column)
     with pytest.raises(ValueError, match="no setting of a plan with its values"):
-        PlanTables.from_dict([{**column, **change}])
+        checked(PlanColumn, {**column, **change})

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from checked_parts import checked
 
-from layerdag.schema.size_tables import SizeTables, fit_sizes
+from layerdag.schema.size_tables import SizeColumn, SizeTables, fit_sizes
 
 ROWS = [
     *({"family": "gpt", "w0": 64.0, "B0": 4.0, "n0": 16.0, "r1": 16.0} for _ in range(5)),
@@ -30,7 +31,7 @@ def test_copies_of_one_program_count_once():
 
 
 def test_what_is_written_is_read_back():
-    assert SizeTables.from_dict(TABLES.to_dict()) == TABLES
+    assert SizeTables(tuple(checked(SizeColumn, row) for row in TABLES.to_dict())) == TABLES
 
 
 @pytest.mark.parametrize(
@@ -45,9 +46,9 @@ def test_what_is_written_is_read_back():
 )
 def test_what_is_no_table_is_refused(change):
     column = {"family": "", "entry": "w0", "numbers": [64], "programs": [5], "same": []}
-    assert SizeTables.from_dict([column])
+    assert checked(SizeColumn, column)
     with pytest.raises(ValueError, match=r"no entry with its numbers|need as many counts"):
-        SizeTables.from_dict([{**column, **change}])
+        checked(SizeColumn, {**column, **change})
 
 
 def test_numbers_are_drawn_as_programs_of_the_family_have_them():

@@ -22,6 +22,7 @@ from layerdag.cli.main import main
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.datasets.folder import load_folder
 from layerdag.datasets.loading import read_dataset
+from layerdag.datasets.settings import FolderConfig
 from layerdag.errors import UsageError
 from layerdag.graph.attributed_graph import read_json, write_json
 from layerdag.graph.formats.graphml import write_graphml
@@ -183,7 +184,7 @@ def test_a_checkpoint_of_other_data_is_refused(tile, copies, tmp_path, capsys):
 
 def labeled_run(folder: Path, labels: str) -> LoadedCheckpoint:
     """Return what an audit looks at of a run on a folder of graphs with a label file."""
-    data = load_folder(folder, labels=folder / labels)
+    data = load_folder(FolderConfig(folder=folder, labels=folder / labels))
     run_config = {"data": {"name": "folder", "labels": labels}, "conditions": ["label"]}
     meta = CheckpointMeta(0, 0, data.conditioned_on(["label"]).fingerprint, {})
     sizes = data.schema.sizes()
@@ -255,7 +256,7 @@ def own(tmp_path) -> OwnRun:
         )
         rows.append(f"g{i},{i + 1},{'train' if i < 26 else 'val' if i < 29 else 'test'}")
     labels.write_text("\n".join(rows))
-    data = load_folder(folder, labels=labels)
+    data = load_folder(FolderConfig(folder=folder, labels=labels))
     write_run_file(
         run,
         run_record(run, {"data": {"name": "folder", "folder": str(folder), "labels": str(labels)}}),

@@ -215,11 +215,12 @@ def test_a_script_that_ends_early_has_its_trace_and_the_times_there_are(script, 
 
 def test_the_measured_time_is_the_label_of_a_folder(script, tmp_path):
     from layerdag.datasets.folder import load_folder
+    from layerdag.datasets.settings import FolderConfig
     from layerdag.graph.attributed_graph import read_step_time
 
     out = tmp_path / "traces" / "mine"
     assert main(["collect", "--out", str(out), str(script), "--", "50"]) == 0
-    [dag] = load_folder(tmp_path / "traces").graphs["train"]
+    [dag] = load_folder(FolderConfig(folder=tmp_path / "traces")).graphs["train"]
     assert dag.conditions["label"] == read_step_time(f"{out}.steps.json")
 
 

@@ -24,6 +24,7 @@ from layerdag.cli.main import main
 from layerdag.cli.settings import train_config
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.latent_preferential import load_latent_preferential
+from layerdag.datasets.settings import LatentPreferentialConfig
 from layerdag.dp.settings import Privacy
 from layerdag.dp.tuning import PrivateResult
 from layerdag.errors import ConfigError
@@ -66,7 +67,7 @@ def test_the_beginning_counts_units(tmp_path):
 
 
 def test_a_run_says_what_it_trains_on_what():
-    data = load_latent_preferential(num_train=3, num_val=2, num_test=1)
+    data = load_latent_preferential(LatentPreferentialConfig(num_train=3, num_val=2, num_test=1))
     spec = spec_for(data, "fast", {"width": 32, "depth": 1})
     told = announcement(data.replaced(left_out=("g7: is empty", "g9")), spec, torch.device("cpu"))
     count = sum(parameter.numel() for parameter in build_model(spec).parameters())

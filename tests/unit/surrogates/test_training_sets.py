@@ -18,10 +18,10 @@ from layerdag.datasets.loading import load_dataset, read_dataset
 from layerdag.errors import CheckpointError, DataError, UsageError
 from layerdag.graph.attributed_graph import AttributedGraph, write_json
 from layerdag.samples.manifest import read_manifest
+from layerdag.samples.stream import read_samples, stream_samples
 from layerdag.sampling.folder import write_samples
 from layerdag.schema.schema import GraphSchema
 from layerdag.simulator.learned import OperatorTrees
-from layerdag.surrogates.data import read_samples, stream_samples
 from layerdag.surrogates.files import load_surrogate, save_surrogate
 from layerdag.surrogates.operators import fit_operators, operator_errors
 from layerdag.surrogates.targets import labeled, mask_attributes

@@ -1,4 +1,4 @@
-"""Samples on disk in the codes of a schema."""
+"""Samples on disk in the codes of a schema, one at a time."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,11 +12,7 @@ from layerdag.schema.schema import GraphSchema
 
 @dataclass(frozen=True)
 class SampleStream:
-    """Samples on the disk, as often as they are gone through; one is held at a time.
-
-    Attributes:
-        folder: Of samples, a file or folder each or in parts; or one part.
-    """
+    """Samples of a folder, or of one part, as often as they are gone through; one is held."""
 
     folder: Path
     schema: GraphSchema
@@ -57,9 +53,5 @@ def stream_samples(folder: str | Path, schema: GraphSchema) -> SampleStream:
 
 
 def read_samples(folder: str | Path, schema: GraphSchema) -> tuple[DAG, ...]:
-    """Read what ``layerdag sample`` wrote, with the conditions that it noted.
-
-    Raises:
-        DataError: If the manifest or a sample is missing or damaged.
-    """
+    """Read what ``layerdag sample`` wrote; raises as ``iter_samples``."""
     return tuple(SampleStream(Path(folder), schema, 0))
