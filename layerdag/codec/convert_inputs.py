@@ -51,7 +51,6 @@ def read_inputs(found: Recognized, inputs: Inputs, report: Callable[[str], None]
     Raises:
         UsageError: If an option does not go with them.
         DataError: If they cannot be read.
-
     """
     first = inputs.paths[0]
     if found.content is Content.PROGRAM:

@@ -109,7 +109,6 @@ def members(role: str, domain: Sequence[int], rank: int) -> tuple[int, ...]:
     """Return the ranks that share a group of shape ``role`` with ``rank``, one of ``domain``.
 
     Any role but a shape means the whole (ascending) domain; so does a shape larger than it.
-
     """
     match = _SHAPE.fullmatch(role)
     if match is None:
@@ -131,7 +130,6 @@ class Merge:
     """Nodes that are one: the send, or the collective of the first class, is kept.
 
     ``joint`` if every class of the job takes part.
-
     """
 
     kept: Node
@@ -145,7 +143,6 @@ def matched_nodes(name: str, traces: Sequence[Trace], groups: JobGroups) -> Iter
     Raises:
         TraceError: If a partner is missing, or a collective joins three classes or more but not
             all, which the graph of a job cannot express.
-
     """
     sends: dict[tuple[int, int, int], list[Node]] = defaultdict(list)
     receives: dict[tuple[int, int, int], list[Node]] = defaultdict(list)
@@ -260,7 +257,6 @@ def job_graph(
     Raises:
         TraceError: If a dependency dangles, or messages or collectives of the classes do not match.
         GraphError: If there is no node, or dependencies form a cycle.
-
     """
     traces = [without_nodes(part.trace, part.trace.type_N <= NodeType.METADATA) for part in classes]
     for trace in traces:
@@ -472,7 +468,6 @@ def _refined(class_R: np.ndarray, peers: Sequence[np.ndarray]) -> np.ndarray:
     Places are compared once the classes are final: the stages of a pipeline that run the same
     program are told apart by their neighbors first, and places among all of them mean nothing.
     ``peers`` are the ranks at the other ends of each rank's messages, in the order of its trace.
-
     """
     while True:
         finer_R = _numbered(

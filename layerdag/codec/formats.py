@@ -78,7 +78,6 @@ class ReadOptions:
         groups_file: JSON with communicator groups, for traces.
         num_ranks: Of an ASTRA-sim text workload, which does not say.
         compute: Device whose rates give the operations of a compiled program their times.
-
     """
 
     groups_file: str | Path | None = None
@@ -102,7 +101,6 @@ class Format:
         write: Writes it to a path, if it can be written.
         word: Its name in ``--to``, if it can be written.
         written_ending: Of a file's name, by which ``ld.write`` chooses the format.
-
     """
 
     name: str
@@ -473,7 +471,6 @@ def read_any(
 
     Raises:
         TraceError: If nothing is found, or the content is unknown, damaged or incomplete.
-
     """
     found = _recognized(Candidate(Path(location)))
     return found.traces(ReadOptions(groups_file, num_ranks))
@@ -511,6 +508,5 @@ def read(path: str | Path, *, compute: str = DEVICE) -> Workload | AttributedGra
 
     Raises:
         DataError: If nothing is there, or the content is unknown, damaged or incomplete.
-
     """
     return recognize(path).read(ReadOptions(compute=compute))

@@ -73,7 +73,6 @@ def missing_order_edges(
     Returns:
         Edges (source, target) between nodes that hold the slot. None follows from the others and
         the edges of the graph.
-
     """
     # Bit k of a word is the k-th node that holds the slot: whether it is done when a node is.
     done_N = [0] * len(parents)
@@ -164,7 +163,6 @@ class JobPlan:
         UsageError: If the graph cannot run on so many ranks (``fitting_ranks``).
         DataError: If the graph lacks an attribute of a job, or a word is none of a job's.
         GraphError: If the graph has a cycle.
-
     """
 
     def __init__(self, graph: AttributedGraph, num_ranks: int) -> None:
@@ -412,7 +410,6 @@ class RankTraces(LazyTraces):
 
     Attributes:
         groups: Ranks of each group by its integer name.
-
     """
 
     def __init__(
@@ -504,7 +501,6 @@ class _Places:
         role_C: Role of each collective, in order of nodes.
         row_M: Attribute rows with the peer of a send or receive, in order of nodes.
         peer_M: Number of the peer.
-
     """
 
     text_of: dict[str, int]

@@ -45,7 +45,6 @@ class NodeNumbers:
 
     Durations are in ns. ``filled`` is the number of compute nodes whose FLOPs or bytes were filled
     in, ``lifted`` that of nodes that were made larger by ``with_time_at_start``.
-
     """
 
     duration_N: np.ndarray
@@ -206,7 +205,6 @@ def unfold(graph: AttributedGraph, num_ranks: int) -> Unfolded:
         UsageError: If the job cannot run on so many ranks; see ``fitting_ranks``.
         DataError: If the graph lacks an attribute of a job, or a word is none of a job's.
         GraphError: If it has a cycle.
-
     """
     plan = JobPlan(graph, num_ranks)
     return _unfolded(plan, node_numbers(plan))

@@ -260,7 +260,6 @@ def operators(trace: Trace, allowed: PublicWords = ()) -> list[str]:
     Communication that has a name of its own is called by what it does ("c10d::all_reduce"). Of
     computation the name counts if it is public or allowed, then what ``op_type`` states. Allowed
     are names as in the trace, or as ``operator_name`` shortens them; "all" keeps every one.
-
     """
     words = frozenset() if allowed == ALL_WORDS else frozenset(allowed)
     collective_N, _ = trace.integers("comm_type")
@@ -394,7 +393,6 @@ def find_leaked_strings(folder: str | Path, private: Iterable[str]) -> Iterator[
     """Yield each private word that a file below ``folder`` holds, once for each file.
 
     A trace may moreover hold no word that anonymizing it would take out, private or not.
-
     """
     folder = Path(folder)
     wanted = {word for word in private if len(word) >= LEAST_LETTERS}

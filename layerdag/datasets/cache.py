@@ -40,7 +40,6 @@ def kept_dataset(
     """Return what ``load`` returns, from the cache where these files were read before.
 
     ``settings`` are those of the reader, as JSON; ``files`` all that it reads.
-
     """
     if cache_folder(_KIND) is None:
         return load()

@@ -61,7 +61,6 @@ def of_kind(graph: GraphLike, kind: GraphKind) -> GraphLike:
     """Return a graph as it is compared with data of a kind.
 
     A sampled program is compared with jobs by its step; a stored step with programs by its program.
-
     """
     if isinstance(graph, StoredSample):
         return kind.stored_graph(graph)
@@ -89,7 +88,6 @@ def attributed_graph(graph: GraphLike, name: str = "graph") -> AttributedGraph:
     Raises:
         UsageError: If it is no graph.
         DataError: If a path cannot be read, or ranks contradict each other.
-
     """
     return attributed_graphs([graph], [name])[0]
 
@@ -100,7 +98,6 @@ def attributed_graphs(
     """Return ``attributed_graph`` of each; codes become words of equal length.
 
     Graphs without a name of their own get one of ``names``, by default "graph-" and the number.
-
     """
     given = list(graphs)
     dags = [as_dag(graph) for graph in given]

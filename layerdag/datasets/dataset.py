@@ -269,7 +269,6 @@ class GraphDataset(_Contents):
 
         Raises:
             DataError: If there is no training graph.
-
         """
         if not parts.get("train"):
             raise DataError(f"{name}: there is no training graph; check the files and the split.")
@@ -287,7 +286,6 @@ class GraphDataset(_Contents):
 
         A graph of any part with a word that the schema does not have, in a closed vocabulary, is
         left out and listed. A condition that it cannot encode is unknown for that graph.
-
         """
         return cls._encoded(name, schema, parts)[0]
 

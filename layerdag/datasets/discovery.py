@@ -65,7 +65,6 @@ def find_labels(folder: Path, given: Path | None = None) -> FoundLabels:
 
     Raises:
         DataError: If the given file cannot be read.
-
     """
     notes = NoteCollector(str(folder))
     if given is not None:
@@ -279,7 +278,6 @@ def read_folder(
 
     Raises:
         DataError: If nothing at all can be read, or the label file is damaged.
-
     """
     labels = FoundLabels()
     left_out: list[str] = []

@@ -69,7 +69,6 @@ def load_with_schema(data: DataConfig | str | Path, schema: GraphSchema) -> Grap
     Raises:
         ConfigError: If the data set is of another kind, or a setting would learn from its graphs.
         DataError: If the files are missing or damaged.
-
     """
     config = data if isinstance(data, DataConfig) else _config_of(data)
     if not isinstance(config, CorpusConfig | FolderConfig):
@@ -150,7 +149,6 @@ def coded(
 
     Raises:
         UsageError: If something is no graph.
-
     """
     dags: list[DAG | None] = []
     reasons = []

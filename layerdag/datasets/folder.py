@@ -105,7 +105,6 @@ def folder_graphs(
 
     Raises:
         DataError: If there is no graph, or labels and graphs share no name.
-
     """
     names, values = [], set[str]()
     for name, read in _graphs_in(config, left_out, notes, as_jobs):

@@ -39,7 +39,6 @@ def programs_in(folder: str | Path, *, training: bool = True) -> Iterator[Progra
 
     Raises:
         DataError: If there is no such folder.
-
     """
     sources = find_sources(Path(folder))
     for line in sources.faulty:
@@ -71,7 +70,6 @@ def learned_sources(
     That is the forward program of each trace that records the arguments of its operators. Jobs
     without a program beside others that have one are left out. Where no trace has a program, traces
     are learned as graphs, with a note on those that record arguments.
-
     """
     traces = [source for source in sources if source.is_trace]
     recorded = [source for source in traces if _records_arguments(source)]

@@ -38,7 +38,6 @@ def rename_private_words(
 
     Raises:
         ConfigError: If ``extra`` is another word.
-
     """
     if extra == ALL:
         return list(graphs), {}

@@ -121,7 +121,6 @@ def jobs_of_programs(programs: GraphDataset, corpus: Path, max_nodes: int = 2000
     Raises:
         TraceError: If the corpus is damaged.
         DataError: If it has no step of a program to train on.
-
     """
     split_of = {name: split for split in SPLITS for name in programs.names[split]}
     found = [record for record in read_index(corpus) if record.run in split_of]

@@ -19,7 +19,6 @@ class PygDataset(InMemoryDataset):
 
     Columns of ``x``, ``numeric`` and ``category`` have names; ``codes`` are the numbers of codes of
     each column of ``x``, for embedding tables, ``edge_types`` the names of codes in ``edge_attr``.
-
     """
 
     def __init__(self, schema: GraphSchema, dags: Sequence[DAG], names: Sequence[str]) -> None:

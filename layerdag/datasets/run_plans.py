@@ -76,7 +76,6 @@ class MeasuredStep:
 
     The precision is "fp32", "tf32" or "bf16" (casts of autocast are calls of the program), the time
     the least of the measured ones (s), the memory the most that was allocated.
-
     """
 
     plan: PlannedStep

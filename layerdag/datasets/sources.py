@@ -134,7 +134,6 @@ def find_sources(
 
     Raises:
         DataError: If there is no such folder, or it holds too many files to be one of traces.
-
     """
     if not folder.is_dir():
         raise DataError(f"{folder}: there is no such folder; check the path.")

@@ -29,7 +29,6 @@ class SplitFingerprint:
     """Digests of the parts of a split, whatever the order of graphs, files and nodes.
 
     Each has 32 hexadecimal digits; "" for no graph.
-
     """
 
     train: str
@@ -65,7 +64,6 @@ def require_same_split(
     """Raise UsageError unless data is split as it was when the model was trained.
 
     ``model`` and ``data`` name what carries the two splits.
-
     """
     parts = learned.differing(here)
     if not parts:
@@ -161,7 +159,6 @@ def split_graphs(
     The split depends on the seed and on what the graphs are, not on their order. ``sizes`` are the
     numbers of val and test graphs among so many distinct ones. Of few graphs the first is for
     training, the second for val, the third for test.
-
     """
     by_content: dict[str, list[AttributedGraph]] = {}
     for graph in graphs:

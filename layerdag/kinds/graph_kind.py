@@ -42,7 +42,6 @@ class Card:
         files: Description of their files.
         pattern: Names of their files in the folder of samples.
         media_type: Of a file.
-
     """
 
     title: str

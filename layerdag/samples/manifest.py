@@ -93,7 +93,6 @@ class PartIndex:
         samples: One entry for each sample: name, seed, conditions, nodes, edges, truncated; of jobs
             in a tar also ranks and repairs.
         missing: Name, seed and reason of those that could not be made.
-
     """
 
     part: int
@@ -122,7 +121,6 @@ class PartIndex:
 
         Raises:
             DataError: If it is missing or damaged.
-
         """
         path = folder / f"{part_name(part)}.json"
         try:
@@ -159,7 +157,6 @@ class SampleRun:
         file_format: One of ``PART_FORMATS``.
         seed: Of sample 0; sample i has ``seed + i``.
         request: All else that determines the samples, as plain JSON.
-
     """
 
     num: int

@@ -29,7 +29,6 @@ class StoredSample:
         source: File and name, for messages.
         files: Content of its files by name; empty in a table.
         row: The graph, from a table.
-
     """
 
     name: str

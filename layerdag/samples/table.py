@@ -147,7 +147,6 @@ class TableWriter:
 
     Raises:
         UsageError: If pyarrow is not installed.
-
     """
 
     def __init__(self, path: Path, schema: GraphSchema) -> None:

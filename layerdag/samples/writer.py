@@ -83,7 +83,6 @@ class SampleFolder:
 
     ``entries`` and ``missing`` are what the manifest will say of finished samples and of those that
     cannot be made, in order.
-
     """
 
     def __init__(self, path: Path, out: Path, noted: Sequence[Noted]) -> None:
@@ -134,7 +133,6 @@ def open_sample_folder(
         UsageError: If something stands at ``out`` that may not be replaced, the unfinished run was
             another one, or another process is sampling into ``out``.
         KeyboardInterrupt: As it came, with a sentence on what is kept.
-
     """
     real = Path(os.path.realpath(out))
     partial = real.with_name(f"{real.name}.partial")
@@ -269,7 +267,6 @@ def open_run(out: Path, run: SampleRun, *, overwrite: bool) -> None:
 
     Raises:
         UsageError: If something lies there that may not be discarded.
-
     """
     if out.is_file():
         raise UsageError(f"{out}: is a file; name a folder for samples.")

@@ -25,7 +25,6 @@ class SampleDefects:
         faults: Contradictions that decoding would repair; of a program, that it does not run.
         copies: Whether it repeats a training program whose hash the schema keeps.
         size: How far it is from the size, or the other numbers, that were asked for.
-
     """
 
     faults: int = 0
@@ -44,7 +43,6 @@ class DrawPolicy(ABC):
         max_retries: Times that a graph with faults is drawn again.
         draws_ahead: Graphs that are drawn side by side for the next trials.
         makes_files_ahead: Whether making files takes as long as drawing.
-
     """
 
     schema: GraphSchema
@@ -91,7 +89,6 @@ class DrawPolicy(ABC):
         """Return the faults of finished graphs.
 
         Rows are the conditions of each graph, or of each ``each`` graphs in a row.
-
         """
 
     def judged(

@@ -124,7 +124,6 @@ def drawn_program(
 
     Raises:
         DataError: If it is no training step; says why.
-
     """
     found: list[Finding] = []
     real_runs = _REAL_RUNS

@@ -19,7 +19,6 @@ class FailedSamples:
     Attributes:
         found: Number of samples that can be written, those of an earlier part of the run included.
         noted: Name and seed of each that cannot, and why.
-
     """
 
     def __init__(self, found: int = 0, noted: Sequence[Mapping[str, Any]] = ()) -> None:
@@ -57,7 +56,6 @@ def failed_samples(path: Path, num: int) -> str:
     """Return which samples of a run of ``num`` are missing and why, "" if none is.
 
     ``path`` is the manifest of the samples, or the file of a run in parts.
-
     """
     if is_run(path.parent):
         parts = SampleRun.read(path.parent).parts_at(path.parent)

@@ -58,7 +58,6 @@ def generate(
 
     Raises:
         VocabularyError: If a wanted condition is unknown to the schema.
-
     """
     settings = settings.resolved(model, schema)
     sampler = Sampler.from_settings(model, schema, settings)
@@ -139,7 +138,6 @@ def sample_rows(
     Raises:
         VocabularyError: If a condition or category is unknown to the schema.
         UsageError: If the model cannot do what the settings ask for.
-
     """
     settings = settings.resolved(model, schema, asked=frozenset().union(*rows))
     sampler = Sampler.from_settings(model, schema, settings, wanted=wanted)
@@ -172,7 +170,6 @@ class Sampler:
         settings: With what was left to the model.
         policy: Of the kind of graphs.
         wanted: Conditions that were asked for, where others may be drawn again.
-
     """
 
     model: DAGModel

@@ -33,7 +33,6 @@ class OutputSize:
     """What is about to be written, or was: graphs, their ranks, files and bytes, about.
 
     Ranks are 0 for graphs that are no jobs.
-
     """
 
     graphs: int
@@ -77,7 +76,6 @@ def expected_output_size(
 
     Raises:
         DataError: If a world size is no number.
-
     """
     mean = sum(statistics.attributes[0]) / max(statistics.graphs, 1)
     nodes = [min(_number(row.get("num_nodes"), mean), max_nodes) for row in rows]

@@ -54,7 +54,6 @@ class SampleBatches:
     Raises:
         UsageError: If pyarrow is not installed.
         CheckpointError: If the checkpoint cannot be read.
-
     """
 
     def __init__(
@@ -114,7 +113,6 @@ class Shard:
 
     Raises:
         UsageError: If the index is none of the count.
-
     """
 
     index: int = 0

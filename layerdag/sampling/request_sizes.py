@@ -40,7 +40,6 @@ def batches_of_like_size(
 
     The batch size of the settings, if there is one, is that of every batch; otherwise each is as
     large as ``MAX_POSITIONS`` allows.
-
     """
     usual = min(_USUAL_NODES, float(settings.max_nodes))
     sizes = [requested_nodes(row, settings.max_nodes) or usual for row in rows]

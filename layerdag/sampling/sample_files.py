@@ -33,7 +33,6 @@ class SampleFiles:
         unfolded: The traces, in the format "et".
         job: The job that was derived, of a sampled program in the format "et".
         targets: With the plan that was asked for, and the cluster that times the job.
-
     """
 
     graph: AttributedGraph

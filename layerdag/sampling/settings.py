@@ -132,7 +132,6 @@ class GenerationSettings:
 
         Raises:
             UsageError: If the model does not support the request.
-
         """
         if self.labels == PREDICTED:
             _require_label_posterior(model, schema)

@@ -53,7 +53,6 @@ def derive_job(
     Raises:
         UsageError: If the plan does not fit the program.
         NodeError: If a node cannot run.
-
     """
     step = program.step(**plan.settings)
     timed = step if compute is None else step.timed(compute)
@@ -81,7 +80,6 @@ def derive_drawn_job(
         UsageError: If none of several plans fits.
         CaptureError: If an operator fails under a plan that fits.
         NodeError: If a node cannot run.
-
     """
     rng = plan_generator(seed)
     for _ in range(_PLANS - 1):
@@ -113,7 +111,6 @@ class DrawnTimes(ComputeModel):
     """Draws how long operators take, and how fast the machine of the job is.
 
     An operator that no training job has takes as long as those of the nearest costs.
-
     """
 
     def __init__(self, durations: Durations, seed: int) -> None:

@@ -30,7 +30,6 @@ class CategoryAttribute:
     """A categorical node attribute; a word's code is its position in ``values``.
 
     If ``<other>`` is among them, unknown words map there.
-
     """
 
     name: str
@@ -118,7 +117,6 @@ class NumericAttribute:
         name: Attribute name.
         unit: Unit of its values ("ns", "bytes", "flops", "1").
         bins: Quantiles of each bin, ascending; bins do not overlap.
-
     """
 
     name: str
@@ -138,7 +136,6 @@ class NumericAttribute:
 
         ``num_bins`` is for values that are not shared by many nodes; ``graph_of`` is the number of
         the graph of each value, by default each is of a graph of its own.
-
         """
         present = np.asarray(values, dtype=np.float64).ravel()
         finite = np.isfinite(present)
@@ -235,7 +232,6 @@ def _between(values: np.ndarray, cuts: np.ndarray) -> list[tuple[np.ndarray, flo
     """Split values at the shared ones, so that no bin spans a bin of its own.
 
     Returns (values, shared value below, shared value above) of each part, in ascending order.
-
     """
     index = np.searchsorted(cuts, values)
     walls = np.concatenate(([-np.inf], cuts, [np.inf]))
@@ -252,7 +248,6 @@ def _quantile_bins(
     """Cut values into bins of equal counts; return the quantiles of each, rounded inside a span.
 
     Values lie strictly between ``low`` and ``high``, the shared values around them.
-
     """
     ordered = np.sort(values)
     num_bins = max(1, min(num_bins, ordered.size // MIN_COUNT))

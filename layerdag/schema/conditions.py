@@ -46,7 +46,6 @@ class ConditionCell:
         spread: Standard deviation of each number, rounded, positive.
         quantiles: Of each number, the share of graphs below and the value, both ascending and
             rounded; empty where numbers are normal around the mean, as of earlier versions.
-
     """
 
     values: tuple[tuple[int, ...], ...]
@@ -100,7 +99,6 @@ class ConditionTable:
 
         Yields:
             Codes (M,) and numbers (C,), -1 and NaN where the cell does not know them.
-
         """
         weight_K = np.exp(self._log_weights(wanted_M, given_C))
         weight_K /= weight_K.sum()
@@ -280,7 +278,6 @@ def fit_table(
     the categories in which these differ. ``program_B`` is the number of the program of each graph,
     of which only distinct ones count; all differ by default. The table is empty for fewer than
     ``SHARED_BY`` graphs, or without conditions.
-
     """
     program_B = np.arange(len(category_BM)) if program_B is None else program_B
     few = _count(program_B) < SHARED_BY
@@ -568,7 +565,6 @@ def fit_conditions(
 
     Raises:
         VocabularyError: If a label is no number.
-
     """
     program_B = np.arange(len(rows)) if program_B is None else program_B
     names = dict.fromkeys(name for row in rows for name in row)

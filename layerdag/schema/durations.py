@@ -47,7 +47,6 @@ class OperatorDurations:
     """How long calls of one operator take: usual durations of costs, and quantiles.
 
     The latter are of the logarithm of the factor of a node, at ``LEVELS``.
-
     """
 
     points: tuple[Point, ...]
@@ -99,7 +98,6 @@ class Durations:
     """How long nodes of jobs take, by operator.
 
     ``factors`` are quantiles of the logarithm of the factor of a job, at ``LEVELS``.
-
     """
 
     operators: Mapping[str, OperatorDurations]
@@ -109,7 +107,6 @@ class Durations:
         """Return the logarithms of usual durations of nodes, NaN where the operator has none.
 
         Costs are FLOPs, bytes, bytes of communication and ranks, 0 for none.
-
         """
         log_N = np.full(len(operators), np.nan)
         for entry, mine_N in self._rows(operators):
@@ -198,7 +195,6 @@ def fit_durations(
 
     ``needed`` programs must share everything; ``program_G`` is the number of the program of each
     job, all differ by default.
-
     """
     if not graphs or any("duration" not in graph.numbers for graph in graphs):
         return None

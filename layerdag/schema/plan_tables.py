@@ -30,7 +30,6 @@ class PlannedStep:
     """The plan of a training program: one of ``STRATEGIES``, and settings.
 
     The settings are those of ``layerdag.capture_model``.
-
     """
 
     family: str
@@ -48,7 +47,6 @@ class PlanColumn:
     """The values of one setting that several programs share, and how many programs have each.
 
     ``strategy`` is "" in the column of the strategies themselves, whose setting is "strategy".
-
     """
 
     family: str
@@ -106,7 +104,6 @@ def asked_instead(name: str, conditions: Collection[str]) -> str:
     """Return what is asked of programs in place of a condition of jobs, as a sentence, or "".
 
     ``conditions`` are those that the checkpoint has.
-
     """
     if name not in _INSTEAD or DEPTH not in conditions:
         return ""
@@ -117,7 +114,6 @@ def fit_plans(plans: Sequence[PlannedStep], program_G: np.ndarray, needed: int) 
     """Return the plans that training programs share.
 
     A value counts if ``needed`` distinct programs have it; ``program_G`` numbers them.
-
     """
     holders: defaultdict[tuple[str, str, str], defaultdict[Setting, set[int]]]
     holders = defaultdict(lambda: defaultdict(set))

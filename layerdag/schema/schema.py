@@ -118,7 +118,6 @@ class GraphSchema:
         Raises:
             GraphError: If there is no graph, or a graph has other attributes than the first.
             UsageError: If there is no such kind.
-
         """
         kind = graph_kind(kind)
         if not graphs:
@@ -423,7 +422,6 @@ def complete_conditions(
 
     Raises:
         VocabularyError: If a given condition or category is unknown.
-
     """
     schema.encode_conditions([given])
     numeric_1C, category_1M = schema.encode_conditions([given])

@@ -26,7 +26,6 @@ class SizeColumn:
     The family is "" for all programs. ``same`` are entries that have the same number in all
     programs of the family that have both, such as the length of sequences and the rows of a
     position embedding.
-
     """
 
     family: str
@@ -54,7 +53,6 @@ class SizeTables(SharedTable[SizeColumn]):
         """Return a number for an entry: of its family, else of all, else of entries of its role.
 
         ``drawn`` are the entries that have numbers already.
-
         """
         for name in self.same(entry, family):
             if name in drawn:
@@ -95,7 +93,6 @@ def fit_sizes(
     Rows are the conditions of each graph, entries of its table and its family among them. A number
     that fewer than ``needed`` programs have counts for the nearest that enough have; an entry
     without any is left out.
-
     """
     holders: defaultdict[tuple[str, str], defaultdict[int, set[int]]] = defaultdict(
         lambda: defaultdict(set)
