@@ -22,14 +22,7 @@ from layerdag.traces.builder import ragged, with_words
 from layerdag.traces.pytorch.host_dataflow import HostOperations
 from layerdag.traces.pytorch.importer import import_operations
 from layerdag.traces.pytorch.kineto import Timings
-from layerdag.traces.trace import (
-    NodeType,
-    Ragged,
-    Trace,
-    Wire,
-    Workload,
-    communicates,
-)
+from layerdag.traces.trace import NodeType, Ragged, Trace, Wire, Workload, communicates
 
 _ROLE = "layerdag:group:"  # no text of a trace begins so
 
@@ -40,11 +33,8 @@ class CapturedStep:
     """The trace of one training step, with one rank for each pipeline stage.
 
     Attributes:
-        name: Of the model.
         stages: The trace of the first rank of each stage, one without a pipeline; groups by their
             role in the mesh, peers by their place in ``PEERS``.
-        world: The ranks.
-        settings: What was captured.
         parameters: Parameters of the whole model.
         elementwise: Names of operators that work on each element alone.
         notes: What was not understood of the file that describes the model.
@@ -68,7 +58,8 @@ class CapturedStep:
 
         The group of all ranks is number 0; it needs no file.
         """
-        used = dict.fromkeys(text for trace in self.stages for text in _roles(trace))
+        texts = (text for trace in self.stages for text in trace.strings)
+        used = dict.fromkeys(text for text in texts if text.startswith(_ROLE))
         members = {text: self.world.members(text.removeprefix(_ROLE)) for text in used}
         whole = {
             text: int(WORLD)
@@ -92,7 +83,15 @@ class CapturedStep:
 
         They are in the attribute ``duration_ns``, as measured ones are.
         """
-        return replace(self, stages=tuple(_timed(trace, compute) for trace in self.stages))
+        stages = []
+        for trace in self.stages:
+            rows = np.flatnonzero(trace.type_N == NodeType.COMP)
+            on_cpu_N = trace.integers("is_cpu_op")[0] != 0
+            time_ns = compute.durations_ns(trace, rows, on_cpu_N[rows])
+            kept = time_ns != SKIPPED
+            word_of = dict(zip(rows[kept].tolist(), time_ns[kept].tolist(), strict=True))
+            stages.append(with_words(trace, "duration_ns", Wire.INT64, word_of))
+        return replace(self, stages=tuple(stages))
 
     def summary(self) -> dict[str, Any]:
         """Return the figures that ``layerdag capture --json`` prints, of rank 0.
@@ -129,7 +128,11 @@ class CapturedStep:
         return {"flops": int(flops_N.sum()), "matrix_flops": int(flops_N[matrix_N].sum())}
 
     def _kinds(self, trace: Trace) -> np.ndarray:
-        of_name = {name: _kind(name, self.elementwise) for name in set(trace.names())}
+        of_name = dict.fromkeys(trace.names(), "other")
+        for name in of_name:
+            if name in self.elementwise:
+                of_name[name] = "elementwise"
+            of_name[name] = _OF_KIND.get(operator_kind(name), of_name[name])
         kind_N = np.array([of_name[name] for name in trace.names()], dtype=object)
         kind_N[trace.type_N != NodeType.COMP] = "communication"
         return kind_N
@@ -148,35 +151,17 @@ class CapturedStep:
         return dict(found)
 
 
-def _timed(trace: Trace, compute: ComputeModel) -> Trace:
-    rows = np.flatnonzero(trace.type_N == NodeType.COMP)
-    on_cpu_N = trace.integers("is_cpu_op")[0] != 0
-    time_ns = compute.durations_ns(trace, rows, on_cpu_N[rows])
-    kept = time_ns != SKIPPED
-    word_of = dict(zip(rows[kept].tolist(), time_ns[kept].tolist(), strict=True))
-    return with_words(trace, "duration_ns", Wire.INT64, word_of)
-
-
 def _sent(trace: Trace) -> dict[str, int]:
     size_N = trace.integers("comm_size")[0][trace.type_N == NodeType.COMM_SEND]
     return {"messages": len(size_N), "sent_bytes": int(size_N.sum())}
 
 
 _KINDS = ("gemm", "attention", "convolution", "elementwise", "other")
-
-
 _OF_KIND = {
     OperatorKind.PRODUCT: "gemm",
     OperatorKind.ATTENTION: "attention",
     OperatorKind.CONVOLUTION: "convolution",
 }
-
-
-def _kind(name: str, elementwise: frozenset[str]) -> str:
-    kind = operator_kind(name)
-    if kind in _OF_KIND:
-        return _OF_KIND[kind]
-    return "elementwise" if name in elementwise else "other"
 
 
 def captured_trace(
@@ -189,15 +174,9 @@ def captured_trace(
     """Return the trace of what was recorded, with groups by role.
 
     Communication is chained in program order, so that no two ranks can wait for each other.
-
-    Args:
-        recorder: What was recorded.
-        world: The ranks.
-        groups: Ranks of each process group.
-        source: For messages.
-        tasks: Numbers of the operations with which the passes of a pipeline's micro-batches begin:
-            each waits for the one before. Receives then wait for nothing, as a rank posts them
-            before it needs them.
+    ``tasks`` are numbers of the operations with which the passes of a pipeline's micro-batches
+    begin: each waits for the one before. Receives then wait for nothing, as a rank posts them
+    before it needs them.
 
     Raises:
         UsageError: If nothing was recorded, or a group is no dimension of the mesh.
@@ -244,7 +223,3 @@ def _chained(trace: Trace, tasks: Sequence[int]) -> Ragged:
             if computes[row] and not inside:
                 ctrl[row] = sorted({*ctrl[row], last} - data)
     return ragged(ctrl)
-
-
-def _roles(trace: Trace) -> list[str]:
-    return [text for text in trace.strings if text.startswith(_ROLE)]

@@ -11,7 +11,7 @@ traced on an H100.
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -39,17 +39,20 @@ def kernels_of(device: str) -> Iterator[None]:
         yield
 
 
-@final
-class _DeviceKernels(SchemaCheckMode):
-    """Calls an NVIDIA GPU's kernels; of PyTorch's modes only three kinds may stand above autograd.
+class ModeAboveAutograd(SchemaCheckMode):
+    """A mode that sees calls before autograd and autocast do.
 
-    Args:
-        capability: NVIDIA's compute capability.
+    PyTorch lets only three kinds of modes run there, of which this is one.
     """
 
-    def __init__(self, capability: float) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.__dict__["_dispatch_key"] = torch._C.DispatchKey.PreDispatch
+
+
+class _DeviceKernels(ModeAboveAutograd):
+    def __init__(self, capability: float) -> None:
+        super().__init__()
         self._capability = capability
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -58,14 +61,13 @@ class _DeviceKernels(SchemaCheckMode):
         with no_python_dispatcher():  # which would take operators apart as torch.compile does
             if func is aten.scaled_dot_product_attention.default:
                 return _Attention(*args, **kwargs).run(self._capability)
-            if func is aten.dropout.default and _drops(*args):
+            if func is aten.dropout.default and args[2] and 0 < args[1] < 1 and args[0].numel():
                 return _result(aten.native_dropout.default(*args))
             if func is aten.batch_norm.default and _BatchNorm(*args).is_cudnns():
                 return _result(aten.cudnn_batch_norm.default(*args[:-1]))
             return func(*args, **kwargs)
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class _Attention:
     query: Tensor
@@ -120,7 +122,6 @@ class _Attention:
         )
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class _BatchNorm:
     input: Tensor
@@ -150,10 +151,6 @@ class _BatchNorm:
 def _result(found: Sequence[Any]) -> Tensor:
     result: Tensor = found[0]
     return result
-
-
-def _drops(tensor: Tensor, chance: float, train: bool) -> bool:
-    return train and 0 < chance < 1 and tensor.numel() > 0
 
 
 def _as_autocast(tensor: Tensor) -> Tensor:

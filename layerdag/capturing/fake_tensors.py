@@ -109,11 +109,8 @@ class _Result:
         argument: Place among the tensors of the arguments of that whose memory it has; -1 for
             memory of its own.
         same: Whether it is that tensor itself.
-        shape: Its shape.
-        stride: Its strides.
         offset: Where it begins in its memory, elements.
-        dtype: Its dtype.
-        device: What it pretends to lie on.
+        device: The one that it pretends to be on.
     """
 
     argument: int
@@ -132,15 +129,7 @@ _memory: dict[tuple[Any, ...], _Results | None] = {}
 @final
 @dataclass(frozen=True)
 class _ResultPattern:
-    """One result of calls of the same pattern: a ``_Result`` that begins where its memory does.
-
-    Attributes:
-        argument: As in ``_Result``.
-        same: As in ``_Result``.
-        layout: Its sizes and their order in memory.
-        dtype: Its dtype.
-        device: What it pretends to lie on.
-    """
+    """One result of calls of the same pattern: a ``_Result`` that begins where its memory does."""
 
     argument: int
     same: bool
@@ -152,7 +141,7 @@ class _ResultPattern:
     def of(
         cls, found: _Result, pattern: Pattern, tensors: Sequence[Tensor]
     ) -> "_ResultPattern | None":
-        """Return what a result says of all calls of its pattern; None if it does not."""
+        """Return the result that all calls of a pattern have; None if they differ."""
         layout = pattern.layout(found.shape, found.stride)
         if layout is None or found.offset != _begin(found.argument, tensors):
             return None

@@ -27,7 +27,6 @@ class FakeWorld:
     Attributes:
         degrees: Length of each dimension by its name.
         mesh: PyTorch's mesh with those dimensions that are longer than 1; None for one rank.
-        rank: The rank that this process is.
         across: Groups across a dimension by their role, int64 (groups, members) each, such as the
             stages that hold the same parameter.
     """
@@ -72,8 +71,7 @@ class FakeWorld:
             return self.across[role]
         rank_D = np.arange(self.size).reshape(tuple(self.degrees.values()))
         names, inside = list(self.degrees), role.split("+")
-        axes = [at for at, name in enumerate(names) if name not in inside]
-        axes += [at for at, name in enumerate(names) if name in inside]
+        axes = sorted(range(len(names)), key=lambda at: names[at] in inside)
         count = int(np.prod([self.degrees[name] for name in inside], dtype=np.int64))
         return rank_D.transpose(axes).reshape(-1, count)
 
@@ -86,11 +84,6 @@ def fake_world(
 
     Only the groups of this rank are made, so that a world of 32,768 ranks costs what one of 8
     costs.
-
-    Args:
-        degrees: Length of each dimension of the mesh.
-        rank: The rank.
-        across: Further groups, see ``FakeWorld``.
 
     Raises:
         UsageError: If torch.distributed is in use.
@@ -111,7 +104,15 @@ def fake_world(
     told.setLevel(logging.ERROR)
     distributed.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world.size)
     try:
-        yield replace(world, mesh=_mesh(world))
+        long = {name: length for name, length in degrees.items() if length > 1}
+        groups = [
+            distributed.new_group(list(world.own(name)), use_local_synchronization=True)
+            for name in long
+        ]
+        rank_D = torch.arange(world.size).view(tuple(long.values()))
+        only = groups[0] if len(groups) == 1 else groups
+        mesh = DeviceMesh.from_group(only, "cpu", mesh=rank_D, mesh_dim_names=tuple(long))
+        yield replace(world, mesh=mesh)
     finally:
         distributed.destroy_process_group()
         told.setLevel(level)
@@ -120,18 +121,6 @@ def fake_world(
         DTensor._op_dispatcher.sharding_propagator.propagate_op_sharding.cache_clear()
         torch._C._clear_DTensor_sharding_propagator_cache()
         _gen_transform_infos.cache_clear()
-
-
-def _mesh(world: FakeWorld) -> DeviceMesh:
-    """Return the mesh of the dimensions that are longer than 1."""
-    long = {name: length for name, length in world.degrees.items() if length > 1}
-    groups = []
-    for name in long:
-        ranks = list(world.own(name))
-        groups.append(distributed.new_group(ranks, use_local_synchronization=True))
-    rank_D = torch.arange(world.size).view(tuple(long.values()))
-    only = groups[0] if len(groups) == 1 else groups
-    return DeviceMesh.from_group(only, "cpu", mesh=rank_D, mesh_dim_names=tuple(long))
 
 
 def group_ranks() -> dict[str, Ranks]:

@@ -24,8 +24,6 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "decay": {"weight_decay": 0.01},
 }
 _LEARNING_RATE = 1e-3
-
-
 _KINDS: Mapping[str, Callable[..., optim.Optimizer]] = {
     "adamw": optim.AdamW,
     "adam": optim.Adam,
@@ -51,14 +49,10 @@ def _mesh(tensor: Tensor) -> object:
 
 
 def make_optimizer(name: str, groups: Sequence[Sequence[nn.Parameter]]) -> optim.Optimizer:
-    """Return an optimizer of groups of parameters.
+    """Return the optimizer of a name of ``OPTIMIZERS``, of groups of parameters.
 
     Call it under the mode that the parameters were made in: some optimizers make their states at
     once.
-
-    Args:
-        name: One of ``OPTIMIZERS`` but "none".
-        groups: The parameters.
 
     Raises:
         ConfigError: If PyTorch's fused operator does not take parameters that ranks share.
@@ -90,9 +84,6 @@ def make_states(optimizer: optim.Optimizer) -> bool:
     PyTorch's classes make them where they collect what a step works on, which is not documented.
     Those that make them in the update itself, such as SGD the momentum, have none yet. Numbers of
     steps are 0 and not 1, on which no rule of the table depends in what it runs.
-
-    Args:
-        optimizer: Of parameters with gradients.
     """
     collect: Any = getattr(optimizer, "_init_group", None)
     if collect is None:
@@ -111,12 +102,7 @@ def clip_gradients(
     """Scale gradients down to a norm of all together, as ``clip_grad_norm_`` does on a GPU.
 
     PyTorch's function takes parameters of one mesh. With several, norms are taken for each, summed
-    over its ranks, and put together.
-
-    Args:
-        groups: Parameters by their mesh.
-        largest: The norm.
-        pipeline: The ranks that hold the other stages; their norms count, too.
+    over its ranks, and put together; the stages of a pipeline add theirs.
     """
     norms = []
     for held in groups:

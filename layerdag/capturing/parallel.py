@@ -1,7 +1,6 @@
 """Parallel plans on a fake process group: DTensor, FSDP, and the transformer modules they split."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import cast
 
 from torch import nn
@@ -43,7 +42,11 @@ def parallelize(
         _split_tensors(model, tensor, plan, tensor_plan)
     if plan.fsdp > 1:
         mesh = cast(DeviceMesh, world.along("data", "fsdp"))
-        for unit in _units(model, plan):
+        if plan.fsdp_unit == "module":
+            units = [m for m in model.modules() if m is not model and list(m.parameters(False))]
+        else:
+            units = [model.get_submodule(path) for path in unit_paths(model)]
+        for unit in units:
             fully_shard(unit, mesh=mesh, reshard_after_forward=not plan.keep_gathered)
         fully_shard(model, mesh=mesh)  # what is left is needed first in the backward pass, and kept
 
@@ -57,7 +60,7 @@ def _split_tensors(
             'the style "sequence" and the others PyTorch\'s layouts.'
         )
     if given is None and isinstance(model, Transformer):
-        given = _sequence_plan(model) if plan.sequence_parallel else _tensor_plan()
+        given = _sequence_plan() if plan.sequence_parallel else _tensor_plan()
     if given is None:
         raise UsageError(
             f"{type(model).__name__}: {plan.tensor} tensor ranks need to know which modules are "
@@ -67,34 +70,27 @@ def _split_tensors(
     if not isinstance(given, Mapping):
         given(model, mesh)
         return
-    styles = {name: _style(name, style) for name, style in given.items()}
+    known = {"colwise": ColwiseParallel, "rowwise": RowwiseParallel, "sequence": SequenceParallel}
+    styles: dict[str, ParallelStyle] = {}
+    for name, style in given.items():
+        if not isinstance(style, ParallelStyle) and style not in known:
+            raise UsageError(
+                f"tensor plan: {name} has the style {style!r}.{did_you_mean(str(style), known)} "
+                f"Known: {', '.join(known)}, and PyTorch's own."
+            )
+        styles[name] = style if isinstance(style, ParallelStyle) else known[style]()
     try:
         parallelize_module(model, mesh, styles)
     except (ValueError, RuntimeError, NotImplementedError) as error:
-        raise UsageError(f"the tensor plan does not fit the model: {_first(error)}") from error
-    _require_even(model, plan.tensor)
-
-
-def _require_even(model: nn.Module, ranks: int) -> None:
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise UsageError(f"the tensor plan does not fit the model: {first}") from error
     for name, parameter in model.named_parameters():
         for placement in parameter.placements if isinstance(parameter, DTensor) else ():
-            if isinstance(placement, Shard) and parameter.shape[placement.dim] % ranks:
+            if isinstance(placement, Shard) and parameter.shape[placement.dim] % plan.tensor:
                 raise UsageError(
                     f"{name}: {parameter.shape[placement.dim]} rows or columns cannot be split "
-                    f"evenly over {ranks} tensor ranks; choose numbers that divide."
+                    f"evenly over {plan.tensor} tensor ranks; choose numbers that divide."
                 )
-
-
-def _style(name: str, style: ParallelStyle | str) -> ParallelStyle:
-    styles = {"colwise": ColwiseParallel, "rowwise": RowwiseParallel, "sequence": SequenceParallel}
-    if isinstance(style, ParallelStyle):
-        return style
-    if style not in styles:
-        raise UsageError(
-            f"tensor plan: {name} has the style {style!r}.{did_you_mean(str(style), styles)} "
-            f"Known: {', '.join(styles)}, and PyTorch's own."
-        )
-    return styles[style]()
 
 
 def _tensor_plan() -> dict[str, ParallelStyle]:
@@ -109,16 +105,13 @@ def _tensor_plan() -> dict[str, ParallelStyle]:
     return plan
 
 
-def _sequence_plan(model: Transformer) -> dict[str, ParallelStyle]:
+def _sequence_plan() -> dict[str, ParallelStyle]:
     """Return the plan with norms and residuals split along the sequence.
 
     The embedding's output is cut, each block gathers its input and scatters its output, the output
     layer gathers its input.
     """
     whole, cut = Replicate(), Shard(1)
-    gather = partial(
-        PrepareModuleInput, input_layouts=cut, desired_input_layouts=whole, use_local_output=False
-    )
     plan = _tensor_plan()
     plan["embedding"] = PrepareModuleOutput(output_layouts=whole, desired_output_layouts=cut)
     plan["norm"] = SequenceParallel()
@@ -126,19 +119,9 @@ def _sequence_plan(model: Transformer) -> dict[str, ParallelStyle]:
                                         use_local_output=True)  # fmt: skip
     for block in ("attention", "feed_forward"):
         plan[f"layers.*.{block}_norm"] = SequenceParallel()
-        plan[f"layers.*.{block}"] = gather()
+        plan[f"layers.*.{block}"] = PrepareModuleInput(
+            input_layouts=cut, desired_input_layouts=whole, use_local_output=False
+        )
     plan["layers.*.attention.o"] = RowwiseParallel(output_layouts=cut)
     plan["layers.*.feed_forward.down"] = RowwiseParallel(output_layouts=cut)
     return plan
-
-
-def _units(model: nn.Module, plan: Plan) -> list[nn.Module]:
-    """Return the modules that are gathered at once; the rest of the model is one more."""
-    if plan.fsdp_unit == "module":
-        owners = [m for m in model.modules() if list(m.parameters(recurse=False))]
-        return [module for module in owners if module is not model]
-    return [model.get_submodule(path) for path in unit_paths(model)]
-
-
-def _first(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

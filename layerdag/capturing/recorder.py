@@ -9,9 +9,8 @@ through views, results of tuples and waits without any rule for them.
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, final
+from typing import Any, NamedTuple, final
 from unittest import mock
 
 import torch
@@ -22,7 +21,6 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.distributed import ProcessGroup
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor._sharding_prop import ShardingPropagator
-from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
@@ -31,6 +29,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from layerdag.capturing.fake_tensors import DEVICE_OF
+from layerdag.capturing.scopes import RunningModule
 from layerdag.hardware.collectives import COMMUNICATION_OPERATORS
 from layerdag.traces.pytorch.host_dataflow import Operation
 from layerdag.traces.pytorch.operators import (
@@ -45,15 +44,8 @@ _INDEX_PUT = torch.ops.aten.index_put.default
 _RECORDED = (OpRole.ALLOCATION, OpRole.COMPUTE, OpRole.COMMUNICATION)
 
 
-@dataclass(frozen=True)
-class _Known:
-    """What is known of an operator.
-
-    Attributes:
-        name: As host traces call it, such as "aten::mm".
-        signature: What it does to its arguments.
-        arguments: Names of its arguments in order.
-    """
+class _Known(NamedTuple):
+    """An operator: its name in host traces, such as "aten::mm", and its arguments in order."""
 
     name: str
     signature: Signature
@@ -68,12 +60,10 @@ class OperatorRecorder(TorchDispatchMode):
     module that called them (in the backward pass: that called what they differentiate), and
     "phase", "forward", "backward" or "optimizer".
 
-    Args:
-        model: Module whose parts are named; None for no names.
-
     Attributes:
         operations: What was recorded, in program order.
         elementwise: Names of those operators that work on each element alone.
+        running: The module in which the capture is now.
     """
 
     def __init__(self, model: nn.Module | None = None) -> None:
@@ -81,19 +71,13 @@ class OperatorRecorder(TorchDispatchMode):
         self.operations: list[Operation] = []
         self.elementwise: set[str] = set()
         self.last_operator = ""
-        self._path_of = {} if model is None else {id(m): n for n, m in model.named_modules()}
-        self._inside: list[str] = []
+        self.running = RunningModule(model)
         self._made_by: dict[int, str] = {}
         self._in_optimizer = False
         self._planning = False
         self._storages: dict[int, torch.UntypedStorage] = {}
         self._origin: dict[int, int] = {}
         self._hooks = ExitStack()
-
-    @property
-    def module_path(self) -> str:
-        """The module in which the capture is now; "" outside of all."""
-        return self._inside[-1] if self._inside else ""
 
     @contextmanager
     def updating(self) -> Iterator[None]:
@@ -106,12 +90,11 @@ class OperatorRecorder(TorchDispatchMode):
 
     def __enter__(self) -> "OperatorRecorder":
         for handle in (
-            register_module_forward_pre_hook(self._enter_module),
-            register_module_forward_hook(self._leave_module, always_call=False),
             register_optimizer_step_pre_hook(lambda *_: self._set_optimizer(True)),
             register_optimizer_step_post_hook(lambda *_: self._set_optimizer(False)),
         ):
             self._hooks.callback(handle.remove)
+        self._hooks.enter_context(self.running.followed(after_errors=False))
         self._hooks.enter_context(self._without_planning())
         super().__enter__()
         return self
@@ -136,26 +119,27 @@ class OperatorRecorder(TorchDispatchMode):
         adds = func is _INDEX_PUT and len(args) > 3 and args[3]
         if adds and _current_autograd_node() is not None:
             # The gradient of indexing: not in place for Python's classes of tensors, as fake ones.
-            known = replace(known, name="aten::_index_put_impl_")
+            known = known._replace(name="aten::_index_put_impl_")
         if self._planning:
             return result
         if known.signature.role is OpRole.VIEW:
             self._follow(args, result)
         elif known.signature.role in _RECORDED:
-            self._record(func, known, (args, kwargs or {}), result)
+            self._record(func, known, args, kwargs or {}, result)
         return result
 
     def _record(
-        self, func: Any, known: _Known, call: tuple[Sequence[Any], dict[str, Any]], result: Any
+        self, func: Any, known: _Known, args: Sequence[Any], kwargs: dict[str, Any], result: Any
     ) -> None:
-        args, kwargs = call
         values = (*args, *(kwargs.get(name) for name in known.arguments[len(args) :]))
         inputs = [(at, self._view(t)) for at, value in enumerate(values) for t in _tensors(value)]
         outputs = tuple(self._view(tensor) for tensor in _tensors(result))
         if torch.Tag.pointwise in func.tags:
             self.elementwise.add(known.name)
         common = (len(self.operations), known.name, known.signature.role, 0, 0)
-        labels = (("phase", self._phase()), ("module", self._module()))
+        phase = "forward" if _current_autograd_node() is None else "backward"
+        phase = "optimizer" if self._in_optimizer else phase
+        labels = (("phase", phase), ("module", self._module()))
         if known.signature.role is OpRole.COMMUNICATION:
             communication = COMMUNICATION_OPERATORS[known.name]
             sent = tuple(view for at, view in inputs if at == communication.sent)
@@ -192,7 +176,9 @@ class OperatorRecorder(TorchDispatchMode):
         shape, extent, elements, size, dtype = _layout(tensor.shape, tensor.stride(), tensor.dtype)
         begin = int(tensor.storage_offset()) * size
         end = begin + extent * size
-        return TensorView(key, begin, end, elements * size, shape, dtype, _device(tensor).type)
+        # A fake tensor would dispatch an operator to say what it is on.
+        device = tensor.fake_device if isinstance(tensor, FakeTensor) else tensor.device
+        return TensorView(key, begin, end, elements * size, shape, dtype, device.type)
 
     def _storage(self, tensor: torch.Tensor) -> int:
         """Return the id of a tensor's storage, that of its origin where a view has its own."""
@@ -209,11 +195,6 @@ class OperatorRecorder(TorchDispatchMode):
             if self._storage(tensor) != origin:
                 self._origin[tensor.untyped_storage()._cdata] = origin
 
-    def _phase(self) -> str:
-        if self._in_optimizer:
-            return "optimizer"
-        return "forward" if _current_autograd_node() is None else "backward"
-
     def _module(self) -> str:
         """Return the module on whose behalf an operator runs.
 
@@ -221,16 +202,9 @@ class OperatorRecorder(TorchDispatchMode):
         """
         node = _current_autograd_node()
         if node is None:
-            self._made_by[_get_sequence_nr() - 1] = self.module_path
-            return self.module_path
-        return self.module_path or self._made_by.get(node._sequence_nr(), "")
-
-    def _enter_module(self, module: nn.Module, _: Any) -> None:
-        self._inside.append(self._path_of.get(id(module), self.module_path))
-
-    def _leave_module(self, *_: Any) -> None:
-        if self._inside:
-            self._inside.pop()
+            self._made_by[_get_sequence_nr() - 1] = self.running.path
+            return self.running.path
+        return self.running.path or self._made_by.get(node._sequence_nr(), "")
 
     @contextmanager
     def _without_planning(self) -> Iterator[None]:
@@ -290,11 +264,6 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
     elif isinstance(value, list | tuple):
         for part in value:
             yield from _tensors(part)
-
-
-def _device(tensor: torch.Tensor) -> torch.device:
-    """Return what a tensor lies on; a fake one would dispatch an operator to tell."""
-    return tensor.fake_device if isinstance(tensor, FakeTensor) else tensor.device
 
 
 def _storages(views: Sequence[TensorView]) -> set[int]:

@@ -14,12 +14,8 @@ class ReplicaGradients:
     """Averages gradients over the data ranks in buckets while the backward pass runs, as DDP does.
 
     DDP itself computes in C++ where fake tensors cannot follow. Buckets are filled in the reverse
-    order of the parameters and sent when their last gradient is there.
-
-    Args:
-        model: Its parameters.
-        mesh: The data dimension.
-        bucket_bytes: Size at which a bucket is full; 0 for one parameter each.
+    order of the parameters and sent when their last gradient is there. A bucket is full at
+    ``bucket_bytes``; with 0 it holds one parameter.
     """
 
     def __init__(self, model: nn.Module, mesh: DeviceMesh, bucket_bytes: int) -> None:
@@ -34,7 +30,6 @@ class ReplicaGradients:
                 self._hooks.append(parameter.register_post_accumulate_grad_hook(hook))
 
     def _ready(self, number: int, parameter: Tensor) -> None:
-        """Take note of a gradient; send its bucket if it was the last one."""
         self._missing[number].discard(id(parameter))
         if not self._missing[number]:
             self._send(self._buckets[number])

@@ -1,8 +1,6 @@
 """Capture a running training step: ``ld.capture``, and what ``layerdag collect`` injects.
 
-Capture of a running training step: host trace and profile of the same step, imported at once.
-
-The one module of the traces that needs torch. ExecutionTraceObserver gives operators with their
+ExecutionTraceObserver gives operators with their
 tensors, the profiler gives durations; both run in the same step, so that they can be joined by
 RecordFunction handle::
 
@@ -45,12 +43,10 @@ from layerdag.traces.pytorch.kineto import read_timings
 
 @dataclass
 class Capture:
-    """What a captured step has become; filled when the ``with`` block ends.
+    """A captured step of this process's rank.
 
     Attributes:
-        rank: This process's rank, 0 without torch.distributed.
-        world_size: Number of ranks.
-        result: The imported trace of this rank, None while the step runs.
+        result: The imported trace; None while the step runs.
         path: The file it was written to, None if it was not written.
     """
 
@@ -150,9 +146,11 @@ def _meet(world_size: int) -> None:
 def record_raw(host_path: Path, device_path: Path) -> Iterator[None]:
     """Write the raw host trace and profile of the ``with`` block (JSON), without an import."""
     observer = ExecutionTraceObserver().register_callback(str(host_path))
+    activities = [ProfilerActivity.CPU]
+    activities += [ProfilerActivity.CUDA] if torch.cuda.is_available() else []
     try:
         with profile(
-            activities=_activities(), record_shapes=True, execution_trace_observer=observer
+            activities=activities, record_shapes=True, execution_trace_observer=observer
         ) as profiler:
             yield
     finally:
@@ -171,7 +169,8 @@ def record(kept: str | Path | None = None) -> Iterator[Capture]:
     Raises:
         TraceError: If the block did no work that could be traced.
     """
-    captured = Capture(*_place())
+    place = (distributed.get_rank(), distributed.get_world_size()) if _in_use() else (0, 1)
+    captured = Capture(*place)
     with tempfile.TemporaryDirectory(prefix="layerdag-") as scratch:
         folder = Path(kept or scratch)
         host_path, device_path = folder / HOST_TRACE, folder / "device.json"
@@ -191,16 +190,8 @@ def _of_all_ranks(groups: Mapping[str, Ranks], world_size: int) -> list[Mapping[
     return gathered
 
 
-def _activities() -> list[ProfilerActivity]:
-    if torch.cuda.is_available():
-        return [ProfilerActivity.CPU, ProfilerActivity.CUDA]
-    return [ProfilerActivity.CPU]
-
-
-def _place() -> tuple[int, int]:
-    if distributed.is_available() and distributed.is_initialized():
-        return distributed.get_rank(), distributed.get_world_size()
-    return 0, 1
+def _in_use() -> bool:
+    return distributed.is_available() and distributed.is_initialized()
 
 
 StartCapture = Callable[[], AbstractContextManager[Capture]]
@@ -212,9 +203,6 @@ class CollectedStep:
 
     Attributes:
         path: The file of this rank's trace.
-        nodes: Number of its nodes.
-        rank: This process's rank.
-        world_size: Number of ranks.
         step_times_s: Wall time of the steps that were measured without the profiler, the slowest
             rank of each.
         left: What the script left behind. Taking its distributed modules apart can wait for ever
@@ -273,7 +261,7 @@ def _now() -> float:
 
 
 def _of_slowest_rank(times: Sequence[float]) -> list[float]:
-    if not (distributed.is_available() and distributed.is_initialized()):
+    if not _in_use():
         return list(times)
     gathered: list[list[float]] = [[]] * distributed.get_world_size()
     distributed.all_gather_object(gathered, list(times))
@@ -289,15 +277,10 @@ def collect_step(
     repeats: int = 0,
     keep_going: bool = False,
 ) -> CollectedStep:
-    """Run ``script`` with ``words`` and capture its ``step``-th training step.
+    """Run a script and capture its ``step``-th training step.
 
-    Args:
-        script: What to run.
-        arguments: Its arguments.
-        start: Begins the capture.
-        step: Which step.
-        repeats: How many later steps to measure without the profiler; fewer if the script ends.
-        keep_going: Whether the script runs on afterwards.
+    ``repeats`` later steps are measured without the profiler, fewer if the script ends. It runs on
+    afterwards if it is to ``keep_going``.
 
     Raises:
         DataError: If the script fails, or ends before the step.
@@ -340,7 +323,8 @@ def _run_script(script: Path, arguments: list[str]) -> dict[str, object]:
             raise DataError(f"{script} stopped itself with exit code {stop.code}.") from None
         return {"stop": stop}
     except Exception as error:
-        raise DataError(f"{script} failed{_line(error, script)}: {_say(error)}") from error
+        what = ": ".join([type(error).__name__, *str(error).strip().splitlines()[:1]])
+        raise DataError(f"{script} failed{_line(error, script)}: {what}") from error
     finally:
         sys.argv, sys.path[:] = old_argv, old_path
 
@@ -351,8 +335,3 @@ def _line(error: Exception, script: Path) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if Path(frame.filename).name == script.name]
     return f" at line {lines[-1]}" if lines else ""
-
-
-def _say(error: Exception) -> str:
-    first = str(error).strip().splitlines()[:1]
-    return ": ".join([type(error).__name__, *first])

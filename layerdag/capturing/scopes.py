@@ -1,4 +1,4 @@
-"""The units of a model, its layers, and scopes in host traces that say which module runs."""
+"""Which module of a model runs, scopes in host traces that say so, and the units of a model."""
 
 import weakref
 from collections.abc import Iterator
@@ -12,6 +12,46 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import record_function
 
 from layerdag.traces.pytorch.forward_calls import AUTOCAST_SCOPE, MODULE_SCOPE, UNIT_SCOPE
+
+
+@final
+class RunningModule:
+    """Follows which part of a model runs.
+
+    Modules that are not part of the model count as the one that calls them.
+
+    Attributes:
+        path: Path of the innermost module that runs; "" outside of all.
+    """
+
+    def __init__(self, model: nn.Module | None = None) -> None:
+        self.path = ""
+        self._path_of = {} if model is None else {id(m): n for n, m in model.named_modules()}
+        self._outside: list[str] = []
+
+    @contextmanager
+    def followed(self, *, after_errors: bool) -> Iterator[None]:
+        """Keep ``path`` up to date inside the block.
+
+        Args:
+            after_errors: Whether a module that fails is left, too: then ``path`` is true even where
+                the model catches the error. Else it is where the error arose.
+        """
+        with ExitStack() as hooks:
+            for handle in (
+                register_module_forward_pre_hook(self._enter),
+                register_module_forward_hook(self._leave, always_call=after_errors),
+            ):
+                hooks.callback(handle.remove)
+            yield
+
+    def _enter(self, module: nn.Module, _: Any) -> None:
+        self._outside.append(self.path)
+        self.path = self._path_of.get(id(module), self.path)
+
+    def _leave(self, *_: Any) -> None:
+        if self._outside:
+            self.path = self._outside.pop()
 
 
 @contextmanager
@@ -32,7 +72,6 @@ def module_scopes() -> Iterator[None]:
         yield
 
 
-@final
 class _Scopes:
     def __init__(self) -> None:
         self._open: list[ExitStack] = []
@@ -77,9 +116,6 @@ def unit_paths(model: nn.Module) -> tuple[str, ...]:
 
     A list may hold lists and dictionaries of modules. These are never called, so that nothing could
     be gathered before their call; their parts are the units.
-
-    Args:
-        model: The model.
 
     Returns:
         Paths in the order of the lists, each once, none inside another.

@@ -46,12 +46,9 @@ class Layout:
     def of(
         cls, shape: Sequence[int], stride: Sequence[int], numbers: dict[int, int]
     ) -> "Layout | None":
-        """Return the layout of a tensor; None if this would not say all.
+        """Return the layout of a tensor; None if it would not determine all.
 
-        Args:
-            shape: Of the tensor.
-            stride: Of the tensor, elements.
-            numbers: 2 + i of the pattern's number i; sizes that are new are added.
+        ``numbers`` has 2 + i for the pattern's number i; sizes that are new are added.
         """
         if 0 in shape:
             return None

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
@@ -72,11 +72,11 @@ def capture_model(
         made = FakeModel(fake_copy(model, fake), given, fake)
         return capture_fake(made, found, name, tensor_plan, loss)
     shape = model if isinstance(model, ModelShape) else shape_of(model)
-    found = _of_preset(found)
+    if found.step.precision == AUTO:
+        found = replace(found, step=replace(found.step, precision="bf16"))
     if found.step.layers:
         shape = replace(shape, layers=found.step.layers)
-    _require_text(shape)
-    _require_fit(shape, found)
+    _require_capturable(shape, found)
     made = _preset(shape, found, fake)
     step = capture_fake(made, found, name or shape.name, tensor_plan, loss)
     return replace(step, notes=shape.notes)
@@ -85,12 +85,9 @@ def capture_model(
 @final
 @dataclass(frozen=True)
 class FakeModel:
-    """A module of fake tensors, and what it is called with.
+    """A module of fake tensors, what one rank calls it with, and the mode of both.
 
     Attributes:
-        module: The module.
-        inputs: Fake tensors that one rank calls it with.
-        mode: The mode in which both were made.
         autocast: Whether a step in bfloat16 runs under autocast.
     """
 
@@ -107,24 +104,13 @@ def capture_fake(
     tensor_plan: TensorPlan | None = None,
     loss: Loss | None = None,
 ) -> CapturedStep:
-    """Capture one step of a module of fake tensors, which is split as the plan says.
-
-    Args:
-        model: The module. It is changed.
-        settings: Plan and step.
-        name: For messages and summaries.
-        tensor_plan: As ``capture_model`` takes it.
-        loss: As ``capture_model`` takes it.
-
-    Raises:
-        UsageError: As ``capture_model``.
-    """
+    """Capture one step of a module of fake tensors, which is changed; see ``capture_model``."""
     count = sum(parameter.numel() for parameter in model.module.parameters())
     with fake_world(settings.plan.mesh) as world:
         parallelize(model.module, settings.plan, world, tensor_plan)
         recorder = OperatorRecorder(model.module)
         with capture_errors(recorder, name):
-            _run(_Job(model, loss or loss_of, settings, world), recorder)
+            _run(model, loss or loss_of, settings, world, recorder)
         trace = captured_trace(recorder, world, group_ranks(), name)
     elementwise = frozenset(recorder.elementwise)
     return CapturedStep(name, (trace,), FakeWorld(world.degrees), settings, count, elementwise)
@@ -136,11 +122,6 @@ def capture_step(step: Callable[[], object], *, name: str = "step", **degrees: A
     Tensors that the function makes are fake; real ones that it uses are taken for fake ones. The
     world's mesh has the dimensions "data", "fsdp" and "tensor", those longer than 1: the function
     may make groups along them with ``torch.distributed.new_group``.
-
-    Args:
-        step: The function.
-        name: For messages and summaries.
-        **degrees: ``data``, ``fsdp`` and ``tensor``.
 
     Raises:
         UsageError: As ``capture_model``.
@@ -166,33 +147,25 @@ def fake_copy(model: nn.Module, fake: FakeTensorMode) -> nn.Module:
     """Return a copy of a module whose parameters and buffers have shapes, but no content."""
     held: dict[int, Any] = {}
     for tensor in (*model.parameters(), *model.buffers()):
-        with fake:
-            empty = torch.empty_strided(
-                tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu"
-            )
+        empty = _empty_like(tensor, fake)
         own = isinstance(tensor, nn.Parameter)
         held[id(tensor)] = nn.Parameter(empty, tensor.requires_grad) if own else empty
     return copy.deepcopy(model, held)
 
 
+def _empty_like(tensor: Tensor, fake: FakeTensorMode) -> Tensor:
+    with fake:
+        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
+
+
 def _fake(value: Any, fake: FakeTensorMode) -> Any:
     if isinstance(value, Tensor):
-        with fake:
-            empty = torch.empty_strided(
-                value.shape, value.stride(), dtype=value.dtype, device="cpu"
-            )
-        return empty.requires_grad_(value.requires_grad)
+        return _empty_like(value, fake).requires_grad_(value.requires_grad)
     if isinstance(value, list | tuple):
         return type(value)(_fake(part, fake) for part in value)
     if isinstance(value, dict):
         return {key: _fake(part, fake) for key, part in value.items()}
     return value
-
-
-def _of_preset(found: StepSettings) -> StepSettings:
-    if found.step.precision != AUTO:
-        return found
-    return replace(found, step=replace(found.step, precision="bf16"))
 
 
 def _preset(shape: ModelShape, found: StepSettings, fake: FakeTensorMode) -> FakeModel:
@@ -213,7 +186,7 @@ def _preset(shape: ModelShape, found: StepSettings, fake: FakeTensorMode) -> Fak
     return FakeModel(made, given, fake, autocast=False)  # its weights have the precision themselves
 
 
-def _require_text(shape: ModelShape) -> None:
+def _require_capturable(shape: ModelShape, found: StepSettings) -> None:
     if shape.image:
         raise UsageError(
             f"{shape.name}: reads images, which only 'layerdag workload' knows by name; capture a "
@@ -224,9 +197,6 @@ def _require_text(shape: ModelShape) -> None:
             f"{shape.name}: has latent attention, shared experts or dense layers before mixtures, "
             "which only 'layerdag workload' knows by name; capture a module of your own."
         )
-
-
-def _require_fit(shape: ModelShape, found: StepSettings) -> None:
     plan, step = found.plan, found.step
     sharers = plan.data * plan.fsdp
     if plan.sequence_parallel and plan.tensor == 1:
@@ -276,56 +246,41 @@ def refuse_sizes(name: str, step: Step) -> None:
         )
 
 
-@dataclass(frozen=True)
-class _Job:
-    """What is run.
-
-    Attributes:
-        model: The module, split as the plan says.
-        loss: Scalar of its output.
-        settings: Plan and step.
-        world: The ranks.
-    """
-
-    model: FakeModel
-    loss: Loss
-    settings: StepSettings
-    world: FakeWorld
-
-    def forward_pass(self) -> AbstractContextManager[None]:
-        """Return what a forward pass and its loss run under."""
-        step = self.settings.step
-        return forward_pass(step, autocast=self.model.autocast and step.precision == "bf16")
-
-
 @contextmanager
-def forward_pass(step: Step, *, autocast: bool) -> Iterator[None]:
+def forward_pass(step: Step, *, autocast: bool = True) -> Iterator[None]:
     """Run a forward pass and its loss as a step says: precision, and kernels of its device."""
-    with torch.autocast("cpu", torch.bfloat16, enabled=autocast), kernels_of(step.device):
+    lower = autocast and step.precision == "bf16"
+    with torch.autocast("cpu", torch.bfloat16, enabled=lower), kernels_of(step.device):
         yield
 
 
-def _run(job: _Job, recorder: OperatorRecorder) -> None:
-    model, inputs, fake, found = job.model.module, job.model.inputs, job.model.mode, job.settings
-    if not found.step.training:
-        with fake, recorder, torch.no_grad(), job.forward_pass():
-            model(*inputs)
+def _run(
+    made: FakeModel,
+    loss: Loss,
+    settings: StepSettings,
+    world: FakeWorld,
+    recorder: OperatorRecorder,
+) -> None:
+    model, plan, step = made.module, settings.plan, settings.step
+    if not step.training:
+        with made.mode, recorder, torch.no_grad(), forward_pass(step, autocast=made.autocast):
+            model(*made.inputs)
         return
-    optimizer = optimizer_with_states(model, found.step, fake)
-    data = job.world.along("data")
+    optimizer = optimizer_with_states(model, step, made.mode)
+    data = world.along("data")
     replicas = None
-    with fake, recorder:
-        for number in range(found.step.accumulate):
-            if number == found.step.accumulate - 1 and data is not None and found.plan.fsdp == 1:
-                replicas = ReplicaGradients(model, data, found.plan.bucket_bytes)
-            with job.forward_pass():
-                scalar = job.loss(model(*inputs))
+    with made.mode, recorder:
+        for number in range(step.accumulate):
+            if number == step.accumulate - 1 and data is not None and plan.fsdp == 1:
+                replicas = ReplicaGradients(model, data, plan.bucket_bytes)
+            with forward_pass(step, autocast=made.autocast):
+                scalar = loss(model(*made.inputs))
             scalar.backward()
         if replicas is not None:
             replicas.finish()
-        if found.step.clip:
+        if step.clip:
             with recorder.updating():
-                clip_gradients(by_mesh(model), found.step.clip)
+                clip_gradients(by_mesh(model), step.clip)
         if optimizer is not None:
             optimizer.step()
 
@@ -389,7 +344,8 @@ def capture_errors(recorder: OperatorRecorder, name: str) -> Iterator[None]:
         raise
     except Exception as error:
         message = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        where = f"module '{recorder.module_path}'" if recorder.module_path else "the step"
+        path = recorder.running.path
+        where = f"module '{path}'" if path else "the step"
         raise CaptureError(
             f"{name}: {where} cannot be captured after operator {recorder.last_operator or '-'}: "
             f"{message.rstrip('.')}. A capture has shapes but no values: the step must not depend "

@@ -105,9 +105,6 @@ class Transformer(nn.Module):
 
     Dropout is left out: it would have no part in an inference step, and a small one in training.
 
-    Args:
-        shape: Its sizes.
-
     Raises:
         UsageError: If the shape has experts: which tokens they get depends on data.
     """

@@ -18,13 +18,7 @@ from layerdag.runtime.settings import did_you_mean
 
 @dataclass(frozen=True)
 class UserModel:
-    """The return value of the user's function.
-
-    Attributes:
-        model: The module, or a function that runs a whole step.
-        inputs: What the module is called with.
-        tensor_plan: How tensor ranks split it, None if it does not say.
-    """
+    """The return value of the user's function: a module with its inputs, or a whole step."""
 
     model: nn.Module | Callable[[], object]
     inputs: Sequence[Any] = ()
@@ -57,7 +51,17 @@ def load_user_model(text: str, mode: AbstractContextManager[Any] | None = None) 
         raise
     except (Exception, SystemExit) as error:
         raise UsageError(f"{text} failed: {type(error).__name__}: {error}") from error
-    return _program(text, made)
+    if isinstance(made, tuple) and len(made) in (2, 3) and isinstance(made[0], nn.Module):
+        inputs = made[1] if isinstance(made[1], list | tuple) else (made[1],)
+        plan = made[2] if len(made) == 3 else None
+        if plan is None or isinstance(plan, dict):
+            return UserModel(made[0], inputs, plan)
+    if callable(made) and not isinstance(made, nn.Module):
+        return UserModel(made)
+    raise UsageError(
+        f"{text} returns {type(made).__name__}; return (module, inputs), (module, inputs, "
+        "tensor plan), or a function that runs a step."
+    )
 
 
 def _function(path: Path, name: str) -> Callable[[], Any]:
@@ -79,17 +83,3 @@ def _function(path: Path, name: str) -> Callable[[], Any]:
         known = [key for key, value in vars(module).items() if callable(value)]
         raise UsageError(f"{path} has no function '{name}'.{did_you_mean(name, known)}")
     return found
-
-
-def _program(text: str, made: Any) -> UserModel:
-    if isinstance(made, tuple) and len(made) in (2, 3) and isinstance(made[0], nn.Module):
-        inputs = made[1] if isinstance(made[1], list | tuple) else (made[1],)
-        plan = made[2] if len(made) == 3 else None
-        if plan is None or isinstance(plan, dict):
-            return UserModel(made[0], inputs, plan)
-    if callable(made) and not isinstance(made, nn.Module):
-        return UserModel(made)
-    raise UsageError(
-        f"{text} returns {type(made).__name__}; return (module, inputs), (module, inputs, "
-        "tensor plan), or a function that runs a step."
-    )

@@ -8,33 +8,17 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, groupby, islice
-from typing import Any, Protocol, TypedDict, final
+from typing import Any
 
 from torch import Tensor
 
 from layerdag.errors import UsageError
 from layerdag.programs.execution import NodeError, run_fake
 from layerdag.programs.module import units_of_nodes
-from layerdag.programs.nodes import ForwardGraph, Leaf, Node
+from layerdag.programs.nodes import ForwardGraph, G, Node, is_inside
 
 _DIGITS = 10
 """A module's number has fewer; others are words."""
-
-
-class ResizableProgram(ForwardGraph, Protocol):
-    """A program whose table of sizes can have other numbers."""
-
-    def resize(self, **sizes: int) -> ForwardGraph:
-        """Return the program with other numbers in its table."""
-
-
-class DeeperFields(TypedDict):
-    """The fields of a program that change with its nodes."""
-
-    outputs: tuple[int, ...]
-    order: tuple[str, ...]
-    units: tuple[str, ...]
-    unused: tuple[tuple[str, Leaf], ...]
 
 
 @dataclass(frozen=True)
@@ -42,9 +26,6 @@ class RepeatableUnit:
     """Consecutive nodes of a unit that map one tensor to one of the same shape and dtype.
 
     Attributes:
-        path: Of the unit.
-        first: Its first node.
-        end: One past its last node.
         taken: The node whose result it takes and nothing after it reads.
         given: Its node whose result is read after it.
     """
@@ -56,7 +37,7 @@ class RepeatableUnit:
     given: int
 
 
-def repeatable_units(program: ResizableProgram) -> list[RepeatableUnit]:
+def repeatable_units(program: ForwardGraph) -> list[RepeatableUnit]:
     """Return the units that can follow themselves, in program order.
 
     Raises:
@@ -64,21 +45,16 @@ def repeatable_units(program: ResizableProgram) -> list[RepeatableUnit]:
     """
     unit_of = units_of_nodes(program)
     kinds = _kinds(program)
-    last_read = list(range(len(program.nodes)))
-    for at, node in enumerate(program.nodes):
-        for i in node.inputs:
-            last_read[i] = at
-    for at in program.outputs:
-        last_read[at] = len(program.nodes)
+    last_use = program.last_uses()
     found = []
     for path in program.units:
         inside = [at for at, unit in enumerate(unit_of) if unit == path]
         if not inside or inside[-1] - inside[0] + 1 != len(inside):
             continue
         first, end = inside[0], inside[-1] + 1
-        given = [at for at in inside if last_read[at] >= end]
+        given = [at for at in inside if last_use[at] >= end]
         outside = {i for at in inside for i in program.nodes[at].inputs if i < first}
-        taken = [i for i in outside if last_read[i] < end and kinds[i] is not None]
+        taken = [i for i in outside if last_use[i] < end and kinds[i] is not None]
         if len(given) == 1:
             taken = [i for i in taken if kinds[i] == kinds[given[0]]]
             if len(taken) == 1:
@@ -86,7 +62,7 @@ def repeatable_units(program: ResizableProgram) -> list[RepeatableUnit]:
     return found
 
 
-def _kinds(program: ResizableProgram) -> list[tuple[Any, ...] | None]:
+def _kinds(program: ForwardGraph) -> list[tuple[Any, ...] | None]:
     """Return shape and dtype of each result, None where it is no tensor.
 
     Widths that are equal by chance, as those of the stream and of the vocabulary, differ when one
@@ -111,18 +87,10 @@ def _kind(result: Any) -> tuple[Any, ...] | None:
     return (tuple(result.shape), result.dtype) if isinstance(result, Tensor) else None
 
 
-def deepened(
-    program: ResizableProgram, times: int | Sequence[int]
-) -> tuple[tuple[Node, ...], DeeperFields]:
-    """Return the nodes of a program whose repeatable units occur so many times, and what changes.
+def deepened(program: G, times: int | Sequence[int]) -> G:
+    """Return a program with each repeatable unit so many times in a row.
 
-    Args:
-        program: The program.
-        times: Occurrences of each repeatable unit, in a row; or of one after the other, of which
-            some may be 0.
-
-    Returns:
-        The nodes, and the fields "outputs", "order", "units" and "unused" of the deeper program.
+    Several numbers are those of one unit after the other, of which some may be 0.
 
     Raises:
         NodeError: If a node cannot run.
@@ -135,7 +103,7 @@ def deepened(
     nodes: list[Node] = []
     place: dict[int, int] = {}
     unit_of = {  # of names of parameters
-        name: path for name, _ in program.unused for path in times_of if _is_inside(name, path)
+        name: path for name, _ in program.unused for path in times_of if is_inside(name, path)
     }
     at = 0
     while at < len(program.nodes):
@@ -160,20 +128,22 @@ def deepened(
         names = list(group)
         for copy in range(times_of.get(path, 1)):
             order += [numbering.name(name, path, copy) for name in names]
-    return tuple(nodes), {
-        "outputs": tuple(place[i] for i in program.outputs),
-        "order": tuple(order),
-        "units": tuple(
+    return replace(
+        program,
+        nodes=tuple(nodes),
+        outputs=tuple(place[i] for i in program.outputs),
+        order=tuple(order),
+        units=tuple(
             numbering.path(unit, unit, copy)
             for unit in program.units
             for copy in range(times_of.get(unit, 1))
         ),
-        "unused": tuple(
+        unused=tuple(
             (numbering.name(name, unit_of.get(name, ""), copy), leaf)
             for name, leaf in program.unused
             for copy in range(times_of.get(unit_of.get(name, ""), 1))
         ),
-    }
+    )
 
 
 def _occurrences(
@@ -196,14 +166,8 @@ def _occurrences(
     return {unit.path: count for unit, count in zip(repeatable, counts, strict=True)}
 
 
-@final
 class _Numbering:
-    """Paths of modules as a deeper model has them: those of a list are counted on.
-
-    Args:
-        program: Before.
-        times_of: Occurrences of each repeatable unit.
-    """
+    """Paths of modules as a deeper model has them: those of a list are counted on."""
 
     def __init__(self, program: ForwardGraph, times_of: Mapping[str, int]) -> None:
         self._further: dict[str, dict[int, int]] = {}  # copies of a list's modules, by its path
@@ -221,12 +185,9 @@ class _Numbering:
                 self._suffixes[path] = ["", *islice(fresh, max(times - 1, 0))]
 
     def path(self, path: str, unit: str = "", copy: int = 0) -> str:
-        """Return the path of a module or parameter of the program in the deeper one.
+        """Return the path of a module or parameter in the deeper program.
 
-        Args:
-            path: Before.
-            unit: The repeatable unit that it is seen from.
-            copy: Number of the copy of that unit.
+        It is seen from a copy of a repeatable unit.
         """
         parts = path.split(".")
         found = list(parts)
@@ -236,7 +197,7 @@ class _Numbering:
                 before = sum(more for number, more in further.items() if number < int(part))
                 own = copy if ".".join(parts[: depth + 1]) == unit else 0
                 found[depth] = str(int(part) + before + own)
-        if copy and unit in self._suffixes and _is_inside(path, unit):
+        if copy and unit in self._suffixes and is_inside(path, unit):
             found[unit.count(".")] += self._suffixes[unit][copy]
         return ".".join(found)
 
@@ -249,7 +210,7 @@ class _Numbering:
         if not name or known is not None:
             return known or ""
         found = self.path(name, unit, copy)
-        if copy and not _is_inside(name, unit):
+        if copy and not is_inside(name, unit):
             found = f"{found}_{copy + 1}"
         fresh = (f"{found}_{number}" for number in count(2))
         while found in self._taken:
@@ -260,11 +221,7 @@ class _Numbering:
 
     def node(self, node: Node, unit: str, copy: int) -> Node:
         """Return a node of a copy of a unit, which belongs to that copy."""
-        outside = copy and not _is_inside(node.module, unit)
+        outside = copy and not is_inside(node.module, unit)
         module = self.path(unit if outside else node.module, unit, copy)
         names = tuple(self.name(name, unit, copy) for name in node.names)
         return replace(node, module=module, names=names)
-
-
-def _is_inside(path: str, unit: str) -> bool:
-    return path == unit or path.startswith(f"{unit}.")

@@ -1,4 +1,4 @@
-"""Running a program's nodes: on fake tensors to check them, or for real.
+"""Run a program's nodes: on fake tensors to check them, or for real.
 
 Every size is derived from the shapes that arrive at a node, so that a program runs, or fails at a
 node that can be named, for any table of sizes.
@@ -27,12 +27,7 @@ _MAX_ELEMENTS = 2**44  # 64 TiB of float32: more is a mistake in the table of si
 
 @final
 class NodeError(DataError):
-    """A node of a program that cannot run.
-
-    Attributes:
-        at: Position of the node.
-        reason: Why, without the place.
-    """
+    """A node of a program that cannot run."""
 
     def __init__(self, program: ForwardGraph, at: int, reason: str) -> None:
         node = program.nodes[at]
@@ -50,13 +45,7 @@ def fake_leaf(leaf: Leaf, shape: tuple[int, ...]) -> Tensor:
 
 
 def run_node(node: Node, inputs: Sequence[Any], sizes: Mapping[str, int], make: MakeLeaf) -> Any:
-    """Run one node.
-
-    Args:
-        node: The node.
-        inputs: Results of its inputs.
-        sizes: The table of sizes.
-        make: Makes, or returns, the tensors of its leaves in order.
+    """Run one node; ``make`` makes, or returns, the tensors of its leaves in order.
 
     Raises:
         DataError: If a size has no value, or inputs are of the wrong kind; PyTorch's own errors
@@ -67,7 +56,11 @@ def run_node(node: Node, inputs: Sequence[Any], sizes: Mapping[str, int], make: 
     if node.operator in LEAVES:
         return positional[0]
     if node.operator == GETITEM:
-        return _part(*positional)
+        parts, at = positional
+        listed = isinstance(parts, list | tuple) and isinstance(at, int)
+        if not (listed and 0 <= at < len(parts)):
+            raise DataError(f"there is no part {at} in what its input returns.")
+        return parts[at]
     keywords = {name: called.value(given) for name, given in node.keywords}
     if any(not isinstance(tensor, Tensor) for tensor in inputs):
         raise DataError("an input is a list of tensors; take one of them by getitem.")
@@ -77,15 +70,10 @@ def run_node(node: Node, inputs: Sequence[Any], sizes: Mapping[str, int], make: 
     return positional[0] if node.operator == _LIFTED else result
 
 
-@final
 class _Call:
     """Makes the values of one call's arguments, in order.
 
-    Args:
-        inputs: Results of its inputs.
-        sizes: The table of sizes.
-        make: Makes the tensors of its leaves.
-        single: Inputs that are arguments alone; the others are one list.
+    ``single`` inputs are arguments alone; the others are one list.
     """
 
     def __init__(
@@ -123,12 +111,6 @@ class _Call:
         return self._make(leaf, shape)
 
 
-def _part(parts: Any, at: Any) -> Any:
-    if not isinstance(parts, list | tuple) or not isinstance(at, int) or not 0 <= at < len(parts):
-        raise DataError(f"there is no part {at} in what its input returns.")
-    return parts[at]
-
-
 _LIFTED = "aten.lift_fresh.default"
 
 _MODES: dict[str, Callable[[], Any]] = {
@@ -140,7 +122,7 @@ _MODES: dict[str, Callable[[], Any]] = {
 
 @contextmanager
 def switched(mode: Sequence[str]) -> Iterator[None]:
-    """Switch on what a node was recorded under."""
+    """Restore the modes that a node was recorded under."""
     with ExitStack() as stack:
         for word in mode:
             stack.enter_context(_MODES[word]())
@@ -159,7 +141,8 @@ def run(program: ForwardGraph, make: MakeLeaf = fake_leaf) -> Iterator[Any]:
             with switched(node.mode):
                 result = run_node(node, [results[i] for i in node.inputs], program.sizes, make)
         except Exception as error:  # an operator's own refusals are of many classes
-            raise NodeError(program, at, _first_line(error)) from error
+            first, *_ = str(error).strip().splitlines() or [type(error).__name__]
+            raise NodeError(program, at, first[:300]) from error
         if not isinstance(result, Tensor | list | tuple):
             raise NodeError(program, at, f"it returns {type(result).__name__}, no tensor.")
         results.append(result)
@@ -215,15 +198,14 @@ def result_shapes(program: ForwardGraph) -> tuple[str, ...]:
         NodeError: If a node cannot run.
     """
     return tuple(
-        ", ".join(
-            _shape_text(part) for part in ([result] if isinstance(result, Tensor) else result)
-        )
+        ", ".join(" x ".join(map(str, part.shape)) or "scalar" for part in tensors_of(result))
         for result in run_fake(program)
     )
 
 
-def _shape_text(tensor: Tensor) -> str:
-    return " x ".join(map(str, tensor.shape)) if tensor.ndim else "scalar"
+def tensors_of(result: Any) -> Sequence[Tensor]:
+    """Return the tensors of a node's result, which is one or a list of them."""
+    return [result] if isinstance(result, Tensor) else result
 
 
 def count_parameters(program: ForwardGraph) -> int:
@@ -253,8 +235,3 @@ def quiet() -> Iterator[None]:
         yield
     finally:
         logger.disabled = before
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0][:300] if lines else type(error).__name__

@@ -8,23 +8,21 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from layerdag.errors import DataError, UsageError
+from layerdag.errors import DataError
 from layerdag.graph.formats.repeated_blocks import RepeatedBlock, fold, repeated_blocks, unfold
 from layerdag.programs.depth import deepened
 from layerdag.programs.execution import count_parameters
 from layerdag.programs.module import ProgramModule
 from layerdag.programs.nodes import (
+    ForwardGraph,
     Leaf,
-    Node,
     node_to_json,
-    read_list,
     read_node,
-    read_numbers,
-    read_texts,
+    require_fields,
     value_from_json,
     value_to_json,
 )
@@ -33,40 +31,36 @@ from layerdag.programs.python_source import python_lines
 from layerdag.programs.sizes import ROLES, is_entry
 from layerdag.programs.validity import check
 from layerdag.runtime.files import write_text
-from layerdag.runtime.json_shape import found_value, parse_json, plain_reason
+from layerdag.runtime.json_shape import parse_json, plain_reason
 from layerdag.runtime.reading import read_parsed
-from layerdag.runtime.settings import did_you_mean
 from layerdag.validation.rules import Finding
 
 if TYPE_CHECKING:
     from layerdag.capturing.captured_step import CapturedStep
 
 FORMAT = "layerdag-program/1"
+_SHAPE: Mapping[str, Any] = {
+    "format": str,
+    "name?": str,
+    "sizes": {str: int},
+    "outputs?": [int],
+    "order?": [str],
+    "unused?": [[object]],
+    "units?": [str],
+    "notes?": [str],
+    "nodes?": [object],
+}
 
 
 @final
 @dataclass(frozen=True)
-class Program:
-    """A forward program with its table of sizes.
+class Program(ForwardGraph):
+    """A forward program with its table of sizes; for its fields see ``ForwardGraph``.
 
     Attributes:
-        name: Of the model.
-        nodes: In program order; inputs of a node come before it.
-        sizes: Number of each entry of the table of sizes.
-        outputs: Positions of what the program returns: its loss, or outputs of an inference.
-        order: Names of the parameters in the order of their registration; empty for that of use.
-        unused: Parameters that no node reads: (name, leaf).
-        units: Paths of the modules that ``fully_shard`` gathers at once.
         notes: What was recorded but cannot be kept exactly, as sentences.
     """
 
-    name: str
-    nodes: tuple[Node, ...]
-    sizes: Mapping[str, int]
-    outputs: tuple[int, ...]
-    order: tuple[str, ...] = ()
-    unused: tuple[tuple[str, Leaf], ...] = ()
-    units: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
@@ -93,20 +87,6 @@ class Program:
         """Return the number of calls."""
         return sum(node.operator not in LEAVES for node in self.nodes)
 
-    def resize(self, **sizes: int) -> "Program":
-        """Return the program with other numbers in its table, such as ``resize(B0=64)``.
-
-        Raises:
-            UsageError: If the table has no such entry.
-        """
-        for name in sizes:
-            if name not in self.sizes:
-                raise UsageError(
-                    f"{self.name} has no size '{name}'.{did_you_mean(name, list(self.sizes))} "
-                    f"Known: {', '.join(self.sizes)}."
-                )
-        return replace(self, sizes={**self.sizes, **sizes})
-
     def deepen(self, times: int | Sequence[int]) -> "Program":
         """Return the program with each of its repeatable units so many times in a row.
 
@@ -119,8 +99,7 @@ class Program:
             NodeError: If a node cannot run with the table of sizes.
             UsageError: If no unit can be repeated, or ``times`` is not possible.
         """
-        nodes, changes = deepened(self, times)
-        return replace(self, nodes=nodes, **changes)
+        return deepened(self, times)
 
     def operator_counts(self) -> dict[str, int]:
         """Return how many calls of each operator there are, the most frequent first."""
@@ -160,7 +139,33 @@ class Program:
         Raises:
             DataError: If the data are no program; names the node.
         """
-        return _read_program(data, source)
+        if not isinstance(data, Mapping) or data.get("format") != FORMAT:
+            raise DataError(f"{source} is no program: its 'format' must be '{FORMAT}'.")
+        require_fields(data, _SHAPE, source)
+        lists = ("outputs", "order", "unused", "units", "notes", "nodes")
+        data = {"name": "program", **{name: [] for name in lists}, **data}
+        try:
+            nodes = unfold(data["nodes"])
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{source} cannot be read: {plain_reason(error)}.") from error
+        unused = []
+        for entry in data["unused"]:
+            if len(entry) != 2 or not isinstance(entry[0], str):
+                raise DataError(f"{source}: 'unused' holds [name, leaf] pairs.")
+            leaf = value_from_json(entry[1], f"{source}: unused {entry[0]}")
+            if not isinstance(leaf, Leaf):
+                raise DataError(f"{source}: unused {entry[0]} is no parameter.")
+            unused.append((entry[0], leaf))
+        return cls(
+            name=data["name"],
+            nodes=tuple(read_node(node, f"{source}: node {at}") for at, node in enumerate(nodes)),
+            sizes=dict(data["sizes"]),
+            outputs=tuple(data["outputs"]),
+            order=tuple(data["order"]),
+            unused=tuple(unused),
+            units=tuple(data["units"]),
+            notes=tuple(data["notes"]),
+        )
 
     @classmethod
     def load(cls, path: str | Path) -> "Program":
@@ -181,12 +186,7 @@ class Program:
         return Path(path)
 
     def check(self, training: bool = True, content: bool = False) -> list[Finding]:
-        """Return why this is no training step that runs (``layerdag.programs.validity``).
-
-        Args:
-            training: Whether it must end in a loss that every parameter has a part in.
-            content: Whether it is also run for real, unless its results are too large.
-        """
+        """Return why this is no step that runs; see ``layerdag.programs.validity.check``."""
         return check(self, training, content)
 
     def named(self, name: str) -> "Program":
@@ -224,46 +224,3 @@ class Program:
     def print(self) -> None:
         """Print the program as readable Python."""
         print(self.source())  # noqa: T201 - what the method is for
-
-
-def _read_program(data: Any, source: str) -> Program:
-    if not isinstance(data, Mapping) or data.get("format") != FORMAT:
-        raise DataError(f"{source} is no program: its 'format' must be '{FORMAT}'.")
-    known = {"format", "name", "sizes", "outputs", "order", "unused", "units", "notes", "nodes"}
-    for key in data:
-        if key not in known:
-            raise DataError(f"{source}: unknown key '{key}'.{did_you_mean(str(key), known)}")
-    try:
-        nodes = unfold(read_list(data, "nodes", source))
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{source} cannot be read: {plain_reason(error)}.") from error
-    sizes = _read_sizes(data.get("sizes"), source)
-    unused = []
-    for entry in read_list(data, "unused", source):
-        if not isinstance(entry, list) or len(entry) != 2 or not isinstance(entry[0], str):
-            raise DataError(f"{source}: 'unused' holds [name, leaf] pairs.")
-        leaf = value_from_json(entry[1], f"{source}: unused {entry[0]}")
-        if not isinstance(leaf, Leaf):
-            raise DataError(f"{source}: unused {entry[0]} is no parameter.")
-        unused.append((entry[0], leaf))
-    return Program(
-        name=str(data.get("name", "program")),
-        nodes=tuple(read_node(node, f"{source}: node {at}") for at, node in enumerate(nodes)),
-        sizes=sizes,
-        outputs=tuple(read_numbers(data, "outputs", source)),
-        order=tuple(read_texts(data, "order", source)),
-        unused=tuple(unused),
-        units=tuple(read_texts(data, "units", source)),
-        notes=tuple(read_texts(data, "notes", source)),
-    )
-
-
-def _read_sizes(sizes: Any, source: str) -> dict[str, int]:
-    if not isinstance(sizes, Mapping):
-        raise DataError(f"{source}: 'sizes' must be an object of numbers.")
-    for name, size in sizes.items():
-        if type(size) is not int:
-            raise DataError(
-                f"{source}: size '{name}' is {found_value(size)}; write a whole number."
-            )
-    return dict(sizes)

@@ -8,10 +8,9 @@ own, numbers that PyTorch passed as tensors.
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 from layerdag.errors import DataError, TraceError
 from layerdag.hardware.dtypes import DTYPE_BY_CODE
@@ -22,6 +21,7 @@ from layerdag.programs.recording import (
     RecordedLeaf,
     Recording,
     Reference,
+    references,
 )
 from layerdag.runtime.json_shape import found_value, plain_reason
 from layerdag.traces.chakra.files import read_trace
@@ -42,6 +42,7 @@ from layerdag.traces.pytorch.kineto import stream_objects
 
 _SCHEMA = re.compile(r"(\w+)::(\w+)(?:\.(\w+))?\(")
 _EMPTY = "nullptr"
+_NOT_FINITE = ("inf", "infinity", "nan")
 _ASKS_CONTENT = ("aten::is_nonzero", "aten::item", "aten::_local_scalar_dense")
 _MESSAGES = ("c10d::send", "c10d::recv_")
 _PLAN = frozenset((*_MESSAGES, "c10d::broadcast_", "c10d::allreduce_", "c10d::barrier"))
@@ -104,34 +105,13 @@ def _recording(nodes: list[Raw], path: str | Path) -> Recording:
         raise DataError(f"{path}: {error}") from error
 
 
-@dataclass
-class _Values:
-    """The values of the recording while it grows.
-
-    Attributes:
-        rows: Leaves and calls.
-        at: Position of the value that a tensor id names now.
-        leaves: Position of each leaf by id, shape and dtype.
-    """
-
-    rows: list[RecordedLeaf | RecordedCall] = field(default_factory=list)
-    at: dict[int, int] = field(default_factory=dict)
-    leaves: dict[Any, int] = field(default_factory=dict)
-
-    def describes(self, value: int, shape: tuple[int, ...], dtype: str) -> bool:
-        """Return whether a value has a shape and dtype; PyTorch gives ids of dead tensors anew."""
-        row = self.rows[value]
-        if isinstance(row, RecordedLeaf):
-            return (row.shape, row.dtype) == (shape, dtype)
-        return (row.shapes[0], row.dtypes[0]) == (shape, dtype)
-
-
-@final
 class _Reader:
     def __init__(self, source: str, nodes: list[Raw]) -> None:
         self._source = source
         self._tree = CallTree(map(call_of, nodes))
-        self._values = _Values()
+        self._rows: list[RecordedLeaf | RecordedCall] = []
+        self._at: dict[int, int] = {}  # position of the value that a tensor id names now
+        self._leaves: dict[Any, int] = {}  # positions by id, shape and dtype
         self._node_of = {int(node["id"]): node for node in nodes}
         self._updated = updated_tensors(self._node_of[c.id] for c in self._tree.optimizer())
         self._branches: list[str] = []
@@ -144,14 +124,15 @@ class _Reader:
         """Return the forward pass."""
         for call in self._tree.forward():
             self._add(self._node_of[call.id], call)
-        trained, rows = self._tree.backward is not None, self._values.rows
-        if trained and rows and _operator_of(rows[-1]) == "aten.ones_like.default":
+        trained, rows = self._tree.backward is not None, self._rows
+        begin = rows[-1] if trained and rows else None
+        if isinstance(begin, RecordedCall) and begin.operator == "aten.ones_like.default":
             rows.pop()  # where the backward pass begins
         outputs = self._outputs(trained)
         if not outputs:
             raise DataError(f"{self._source} has no forward pass on floating-point tensors.")
         updated = sorted(self._updated, key=self._updated.__getitem__)
-        order = [tensor[0] for tensor in updated if tensor in self._values.leaves]
+        order = [tensor[0] for tensor in updated if tensor in self._leaves]
         return Recording(
             name=Path(self._source).name.split(".")[0],
             values=tuple(rows),
@@ -233,40 +214,38 @@ class _Reader:
             return Word("dtype", DTYPE_BY_CODE[value].name)
         if name == "memory_format":
             return Word("memory_format", _MEMORY_FORMATS[value])
-        if isinstance(value, str) and value.lower() in (
-            "inf",
-            "-inf",
-            "infinity",
-            "-infinity",
-            "nan",
-        ):
+        if isinstance(value, str) and value.lower().removeprefix("-") in _NOT_FINITE:
             return float(value)
         return _frozen(value)
 
     def _tensor(self, tensor: int, kind: str, shape: Any, name: str, overload: str) -> Any:
-        values, dtype = self._values, dtype_of(kind)
-        if tensor in values.at and values.describes(values.at[tensor], tuple(shape), dtype):
-            return Reference(values.at[tensor])
+        dtype = dtype_of(kind)
+        if tensor in self._at:  # PyTorch gives ids of dead tensors anew
+            row = self._rows[self._at[tensor]]
+            alone = isinstance(row, RecordedLeaf)
+            held = (row.shape, row.dtype) if alone else (row.shapes[0], row.dtypes[0])
+            if held == (tuple(shape), dtype):
+                return Reference(self._at[tensor])
         key = (tensor, tuple(shape), dtype)
         known = key in self._updated
         if is_number((tensor, tuple(shape), dtype)) and not known and name != "self":
             self._unknown.append(overload)  # a number of Python's; a trace has no content
             return 0.5 if dtype == "float64" else 1  # the next index, and no index too large
-        if key not in values.leaves:
+        if key not in self._leaves:
             kind_of_leaf = _leaf_kind(name, overload, dtype, tuple(shape), known)
             if not self._updated and name in ("weight", "bias"):
                 kind_of_leaf = "parameter"
-            values.leaves[key] = len(values.rows)
+            self._leaves[key] = len(self._rows)
             trained = kind_of_leaf == "parameter"
-            values.rows.append(
+            self._rows.append(
                 RecordedLeaf(kind_of_leaf, f"t{tensor}", tuple(shape), dtype, trained)
             )
-        return Reference(values.leaves[key])
+        return Reference(self._leaves[key])
 
     def _result(
         self, node: Raw, call: Call, overload: str, given: tuple[tuple[str, Any], ...]
     ) -> None:
-        values, outputs = self._values, node["outputs"]
+        rows, outputs = self._rows, node["outputs"]
         ids: list[int] = []
         shapes: list[tuple[int, ...]] = []
         dtypes: list[str] = []
@@ -287,17 +266,15 @@ class _Reader:
         if not ids:
             return
         several = listed or len(operator(overload)._schema.returns) > 1
-        at, module, mode = len(values.rows), self._module(call), self._tree.mode(call)
-        values.rows.append(
-            RecordedCall(overload, given, module, mode, tuple(shapes), tuple(dtypes))
-        )
+        at, module, mode = len(rows), self._module(call), self._tree.mode(call)
+        rows.append(RecordedCall(overload, given, module, mode, tuple(shapes), tuple(dtypes)))
         if not several:
-            values.at[ids[0]] = at
+            self._at[ids[0]] = at
             return
         for part, tensor in enumerate(ids):
-            values.at[tensor] = len(values.rows)
+            self._at[tensor] = len(rows)
             taken = (("self", Reference(at)), ("index", part))
-            values.rows.append(
+            rows.append(
                 RecordedCall(GETITEM, taken, module, mode, (shapes[part],), (dtypes[part],))
             )
 
@@ -309,8 +286,10 @@ class _Reader:
         return scope.partition(":")[2]
 
     def _outputs(self, trained: bool) -> tuple[int, ...]:
-        rows = self._values.rows
-        read = {at for row in rows if isinstance(row, RecordedCall) for at in _read(row.arguments)}
+        rows = self._rows
+        read = {
+            at for row in rows if isinstance(row, RecordedCall) for at in references(row.arguments)
+        }
         ends = {
             at: row.shapes[0]
             for at, row in enumerate(rows)
@@ -367,15 +346,3 @@ def _leaf_kind(name: str, overload: str, dtype: str, shape: tuple[int, ...], upd
 
 def _frozen(value: Any) -> Any:
     return tuple(_frozen(part) for part in value) if isinstance(value, list) else value
-
-
-def _read(value: Any) -> Iterator[int]:
-    if isinstance(value, Reference):
-        yield value.value
-    elif isinstance(value, tuple):
-        for part in value:
-            yield from _read(part)
-
-
-def _operator_of(row: RecordedLeaf | RecordedCall) -> str:
-    return row.operator if isinstance(row, RecordedCall) else ""

@@ -51,11 +51,7 @@ def distinct_sizes() -> dict[str, int]:
 
 @final
 class ShapeInference:
-    """Types of results by number.
-
-    Args:
-        sizes: The table of sizes; by default ``distinct_sizes()``.
-    """
+    """Types of results by number, with the sizes of ``distinct_sizes()`` by default."""
 
     def __init__(self, sizes: Mapping[str, int] | None = None) -> None:
         self._sizes = distinct_sizes() if sizes is None else sizes
@@ -76,8 +72,8 @@ class ShapeInference:
         """Return the number of the type of a call's result, ``FAILS`` if it cannot run.
 
         Args:
-            call: The word of the call (``layerdag.graph.formats.program_json``).
-            sizes: The word of its sizes.
+            call: The call as a category (``layerdag.graph.formats.program_json``).
+            sizes: Its sizes, likewise.
             inputs: Numbers of the types of its inputs, in their places.
         """
         key = (call, sizes, inputs)
@@ -144,16 +140,15 @@ class ShapeInference:
         parts: Sequence[Any] = result if listed else [result]
         if not isinstance(parts, list | tuple) or not all(isinstance(p, Tensor) for p in parts):
             return FAILS
-        key = (tuple(_type_of(part) for part in parts), listed)
+        types = (
+            (tuple(p.shape), p.stride(), str(p.dtype).removeprefix("torch."), p.requires_grad)
+            for p in parts
+        )
+        key = (tuple(types), listed)
         if key not in self._numbers:
             self._numbers[key] = len(self._types)
             self._types.append(key)
         return self._numbers[key]
-
-
-def _type_of(tensor: Tensor) -> TensorType:
-    dtype = str(tensor.dtype).removeprefix("torch.")
-    return tuple(tensor.shape), tensor.stride(), dtype, tensor.requires_grad
 
 
 def _made(kinds: ResultType, listed: bool) -> Tensor | list[Tensor]:

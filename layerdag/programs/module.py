@@ -1,9 +1,8 @@
 """A program as a module that runs: on a CPU, a GPU, or fake tensors."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Protocol, final
+from typing import Any, NamedTuple, Protocol, final
 
 import torch
 from torch import Tensor, nn
@@ -16,21 +15,16 @@ from layerdag.programs.operators import LEAVES, in_place
 _SEED = 0
 
 
-@dataclass(frozen=True)
-class _Held:
+class _Held(NamedTuple):
     leaf: Leaf
     shape: tuple[int, ...]
     attribute: str
 
 
-@dataclass(frozen=True)
-class _Segment:
-    """Nodes in a row that belong to one unit.
+class _Segment(NamedTuple):
+    """Nodes in a row that belong to one unit, or to the module itself.
 
     Attributes:
-        unit: Position of the unit; None for the module itself.
-        first: First node.
-        end: Node after the last.
         taken: Nodes before, whose results are used inside.
         given: Nodes inside, whose results are used after.
     """
@@ -70,11 +64,9 @@ class ProgramModule(nn.Module):
     """Runs a program; its parameters are random, drawn as PyTorch's layers draw theirs.
 
     Args:
-        program: The program.
         content: Whether parameters and inputs have numbers; not needed of fake tensors.
 
     Attributes:
-        program: The program.
         units: Parts that are gathered at once under ``fully_shard``.
         shared: How tensor ranks share its nodes; None where each runs all.
 
@@ -180,7 +172,6 @@ class ProgramModule(nn.Module):
         return iter(sorted(found, key=lambda pair: rank.get(pair[0].rsplit(".", 1)[-1], last)))
 
     def _generator(self) -> torch.Generator | None:
-        """Return what draws numbers; None if tensors have none."""
         return torch.Generator().manual_seed(_SEED) if self._drawn else None
 
     def _owner(self, unit: int | None) -> nn.Module:
@@ -200,8 +191,7 @@ class ProgramModule(nn.Module):
                 owner = self._owner(self._unit_N[number])
                 todo.append((order.get(name, len(order)), name, owner, held))
         for at, (name, leaf) in enumerate(self.program.unused):
-            unit = next((u for u in self.program.units if name.startswith(f"{u}.")), None)
-            owner = self._owner(None if unit is None else position.get(unit))
+            owner = self._owner(position.get(self.program.unit_around(name)))
             shape = tuple(size for size in leaf.shape if isinstance(size, int))
             held = _Held(leaf, shape, f"unused{at}")
             todo.append((order.get(name, len(order)), name, owner, held))
@@ -223,7 +213,7 @@ def units_of_nodes(program: ForwardGraph) -> list[str]:
     unit calls of another one, such as an activation that all layers share, runs inside its own
     call, unless it has parameters.
     """
-    found = [_enclosing(node.module, program.units) for node in program.nodes]
+    found = [program.unit_around(node.module) for node in program.nodes]
     _take_in_shared(found, program)
     readers: dict[int, set[str]] = {}
     for at, node in enumerate(program.nodes):
@@ -255,20 +245,8 @@ def _take_in_shared(units: list[str], program: ForwardGraph) -> None:
             units[first:end] = [around] * len(row)
 
 
-def _enclosing(module: str, units: Sequence[str]) -> str:
-    for unit in units:
-        if module == unit or module.startswith(f"{unit}."):
-            return unit
-    return ""
-
-
 def _segments(program: ForwardGraph, units: Sequence[int | None]) -> list[_Segment]:
-    last_use = list(range(len(program.nodes)))
-    for at, node in enumerate(program.nodes):
-        for i in node.inputs:
-            last_use[i] = at
-    for i in program.outputs:
-        last_use[i] = len(program.nodes)
+    last_use = program.last_uses()
     bounds = [0] + [at for at in range(1, len(units)) if units[at] != units[at - 1]] + [len(units)]
     found = []
     for first, end in pairwise(bounds):

@@ -6,16 +6,15 @@ is true in all of them names it. What a single recording leaves open is found by
 is run with another batch, and where a node then fails, the batch is no part of its sizes.
 """
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, final
-
-from torch import Tensor
+from typing import Any
 
 from layerdag.errors import DataError
 from layerdag.hardware.operators import base_name
-from layerdag.programs.execution import NodeError, run_fake
+from layerdag.programs.execution import NodeError, run_fake, tensors_of
 from layerdag.programs.forward_program import Program
 from layerdag.programs.nodes import EDGE, EDGES, Leaf, Node, Symbol, Word
 from layerdag.programs.operators import GETITEM, arguments
@@ -25,6 +24,7 @@ from layerdag.programs.recording import (
     Recording,
     Reference,
     dtype_name,
+    references,
     same_structure,
 )
 from layerdag.programs.sizes import MAX_SIZE, Size
@@ -82,25 +82,19 @@ def _tried(recordings: Sequence[Recording], program: Program) -> Program:
         return program
     without: set[int] = set()
     for _ in range(_MAX_TRIES):
-        failed = _first_failure(program, (batch + 3, 2 * batch))
-        if failed is None:
+        try:
+            for other in (batch + 3, 2 * batch):
+                run_fake(program.resize(B0=other))
+        except NodeError as error:
+            at = _blamed(program, error.at, without)
+        else:
             return program
-        at = _blamed(program, failed, without)
         if at is None:
             break
         without.add(at)
         program = _Naming(recordings, frozenset(without)).program()
     note = "With another batch this program does not run: sizes of its views are those recorded."
     return replace(program, notes=(*program.notes, note))
-
-
-def _first_failure(program: Program, batches: Sequence[int]) -> int | None:
-    for batch in batches:
-        try:
-            run_fake(program.resize(B0=batch))
-        except NodeError as error:
-            return error.at
-    return None
 
 
 def _blamed(program: Program, failed: int, without: set[int]) -> int | None:
@@ -121,45 +115,33 @@ def _blamed(program: Program, failed: int, without: set[int]) -> int | None:
 
 
 @dataclass
-class _Table:
-    entries: dict[str, Vector] = field(default_factory=dict)
-
-    def find(self, number: Vector, roles: str) -> str | None:
-        """Return an entry of some roles that has a number in all recordings."""
-        for name, known in self.entries.items():
-            if name[0] in roles and known == number:
-                return name
-        return None
-
-    def entry(self, role: str, number: Vector) -> str:
-        """Return the entry of a role for a number, a new one if there is none."""
-        found = self.find(number, role)
-        if found is None:
-            found = f"{role}{sum(name[0] == role for name in self.entries)}"
-            self.entries[found] = number
-        return found
-
-
-@dataclass
 class _Context:
     """What the expressions of one node may refer to.
 
     Attributes:
         base: Name of the operator, such as "linear".
         inputs: Shape of each input, by position: one vector for each dimension; () for lists.
-        leaves: Shapes of the node's leaves so far.
         batch: Whether the batch may be named.
+        leaves: Shapes of the node's leaves so far.
+        names: Names of these leaves.
     """
 
     base: str
     inputs: list[tuple[Vector, ...]]
-    leaves: list[tuple[Vector, ...]]
     batch: bool
+    leaves: list[tuple[Vector, ...]] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
 
     @property
     def first(self) -> tuple[Vector, ...]:
         """Shape of the first input."""
         return self.inputs[0] if self.inputs else ()
+
+    def backwards(self, at: int = 0) -> Iterator[tuple[int, str, Vector]]:
+        """Yield the dimensions of an input, the last first: number, expression, sizes."""
+        shape = self.inputs[at] if self.inputs else ()
+        for dim in range(len(shape) - 1, -1, -1):
+            yield dim, f"a{at}.{dim - len(shape)}", shape[dim]
 
 
 def _times(number: Vector, ratio: Fraction) -> tuple[Fraction, ...]:
@@ -173,25 +155,23 @@ def _product(shape: Sequence[Vector]) -> Vector:
     return tuple(found)
 
 
-@final
 class _Naming:
     """Names the sizes of recordings.
 
     Args:
-        recordings: Of the same structure.
         without: Nodes of the program whose sizes are not the batch.
     """
 
     def __init__(self, recordings: Sequence[Recording], without: frozenset[int] = frozenset()):
         self._recordings, self._without = recordings, without
         self._rows = list(zip(*(recording.values for recording in recordings), strict=True))
-        self._table = _Table()
+        self._entries: dict[str, Vector] = {}
         self._nodes: list[Node] = []
         self._at: dict[int, int] = {}
         self._uses = [0] * len(self._rows)
         for row in self._rows:
             if isinstance(row[0], RecordedCall):
-                for value in _references(row[0].arguments):
+                for value in references(row[0].arguments):
                     self._uses[value] += 1
         leaves = [row for row in self._rows if isinstance(row[0], RecordedLeaf)]
         self._resized = any(
@@ -201,9 +181,9 @@ class _Naming:
         self._tables: set[int] = set()  # parameters whose rows an embedding looks up
         for at, row in enumerate(self._rows):
             if isinstance(row[0], RecordedCall) and base_name(row[0].operator) in _EMBEDDINGS:
-                self._tables.add(next(_references(row[0].arguments)))
+                self._tables.add(next(references(row[0].arguments)))
             if isinstance(row[0], RecordedCall) and row[0].operator == GETITEM:
-                whole = next(_references(row[0].arguments))
+                whole = next(references(row[0].arguments))
                 self._parts.setdefault(whole, []).append(at)
 
     def program(self) -> Program:
@@ -225,7 +205,7 @@ class _Naming:
         return Program(
             name=first.name,
             nodes=tuple(self._nodes),
-            sizes={name: number[0] for name, number in self._table.entries.items()},
+            sizes={name: number[0] for name, number in self._entries.items()},
             outputs=tuple(self._at[at] for at in first.outputs),
             order=first.order,
             unused=unused,
@@ -240,19 +220,40 @@ class _Naming:
             DataError: If one differs, or a node cannot run.
         """
         for number, recording in enumerate(self._recordings):
-            table = {name: known[number] for name, known in self._table.entries.items()}
+            table = {name: known[number] for name, known in self._entries.items()}
             results = run_fake(program.resize(**table))
             for at, position in self._at.items():
-                value, found = recording.values[at], _described(results[position])
+                value = recording.values[at]
+                tensors = tensors_of(results[position])
+                found = [(tuple(each.shape), dtype_name(each.dtype)) for each in tensors]
                 if found != _recorded(value) and not _differs_by_device(program, position):
                     raise DataError(
                         f"{program.name}: node {position} ({program.nodes[position].operator}) "
                         f"gives {found}; recorded was {_recorded(value)}."
                     )
 
+    @property
+    def _batch(self) -> Vector | None:
+        return self._entries.get("B0")
+
+    def _find(self, number: Vector, roles: str) -> str | None:
+        """Return an entry of some roles that has a number in all recordings."""
+        for name, known in self._entries.items():
+            if name[0] in roles and known == number:
+                return name
+        return None
+
+    def _entry(self, role: str, number: Vector) -> str:
+        """Return the entry of a role for a number, a new one if there is none."""
+        found = self._find(number, role)
+        if found is None:
+            found = f"{role}{sum(name[0] == role for name in self._entries)}"
+            self._entries[found] = number
+        return found
+
     def _shared(self, at: int, row: Sequence[Any]) -> None:
         leaf = row[0]
-        shape = _vectors(row)
+        shape = _shape(row)
         sizes: list[Size] = []
         for place, number in enumerate(shape):
             if leaf.kind == "input":
@@ -264,53 +265,50 @@ class _Naming:
             elif leaf.content is not None:
                 sizes.append(number[0])
             else:
-                known = self._table.find(number, "nwrh")
+                known = self._find(number, "nwrh")
                 if known is None and min(number) > _MAX_HEADS and not self._related(number):
-                    known = self._table.entry("r", number)
+                    known = self._entry("r", number)
                 fixed = (len(set(number)) == 1 and number[0] <= 1) or self._structural(number)
                 sizes.append(number[0] if fixed else known or self._view(number))
-        made = Leaf(leaf.kind, tuple(sizes), leaf.dtype, leaf.trained or leaf.kind != "parameter",
-                    leaf.content)  # fmt: skip
         names = (leaf.name,) if leaf.kind in ("parameter", "buffer") else ()
         self._at[at] = len(self._nodes)
-        self._nodes.append(Node(leaf.kind, (made,), names=names))
+        self._nodes.append(Node(leaf.kind, (_leaf(leaf, sizes),), names=names))
 
     def _input_size(self, number: Vector, place: int) -> Size:
         if set(number) in ({1}, {3}):
             return number[0]
-        batch = self._table.entries.get("B0")
-        if batch is None or (batch == number and place == 0):
-            return self._table.entry("B", number) if batch is None else "B0"
-        if batch == number and len(self._recordings) > 1:
+        batch = self._batch
+        if batch is None:
+            return self._entry("B", number)
+        if batch == number and (place == 0 or len(self._recordings) > 1):
             return "B0"
-        multiple = {n // b for n, b in zip(number, batch, strict=True) if n % b == 0}
-        exact = all(n % b == 0 for n, b in zip(number, batch, strict=True))
-        if place == 0 and exact and len(multiple) == 1:
-            return f"B0*{multiple.pop()}"
+        multiple = {Fraction(n, b) for n, b in zip(number, batch, strict=True)}
+        if place == 0 and len(multiple) == 1 and min(multiple).denominator == 1:
+            return f"B0*{min(multiple)}"
         if self._structural(number):
             return number[0]
-        return self._table.find(number, "nwr") or self._table.entry("n", number)
+        return self._find(number, "nwr") or self._entry("n", number)
 
     def _call(self, at: int, row: Sequence[RecordedCall]) -> None:
         call = row[0]
-        references = [value for value in _references(call.arguments) if value in self._at]
+        read = [value for value in references(call.arguments) if value in self._at]
         context = _Context(
             base_name(call.operator).removesuffix("_"),
-            [self._shape_of(value) for value in references],
-            [],
+            [_shape(self._rows[value]) for value in read],
             len(self._nodes) not in self._without,
         )
-        names: list[str] = []
-        known = {part.name: part for part in _arguments(call.operator)}
+        parts = () if call.operator == GETITEM else arguments(call.operator)
+        known = {part.name: part for part in parts}
         positional: list[Any] = []
         keywords: list[tuple[str, Any]] = []
         reached = 0
         for place, (name, _) in enumerate(call.arguments):
             values = tuple(other.arguments[place][1] for other in row)
-            sized = known[name].sized if name in known else False
-            made = self._value(values, name, sized, context, names)
-            position = list(known).index(name)
-            if not known[name].keyword and position == reached and not keywords:
+            sized = name in known and known[name].sized
+            made = self._value(values, name, sized, context)
+            if call.operator == GETITEM or (
+                not keywords and not known[name].keyword and list(known).index(name) == reached
+            ):
                 positional.append(made)
                 reached += 1
             else:
@@ -321,34 +319,25 @@ class _Naming:
                 call.operator,
                 tuple(positional),
                 tuple(keywords),
-                tuple(self._at[value] for value in references),
+                tuple(self._at[value] for value in read),
                 call.module,
-                tuple(names),
+                tuple(context.names),
                 call.mode,
             )
         )
 
-    def _shape_of(self, value: int) -> tuple[Vector, ...]:
-        row = self._rows[value]
-        if isinstance(row[0], RecordedCall):
-            lone = len(row[0].shapes) == 1
-            return _columns([call.shapes[0] for call in row]) if lone else ()
-        return _vectors(row)
-
-    def _value(
-        self, values: tuple[Any, ...], name: str, sized: bool, context: _Context, names: list[str]
-    ) -> Any:
+    def _value(self, values: tuple[Any, ...], name: str, sized: bool, context: _Context) -> Any:
         first = values[0]
         if isinstance(first, Reference):
             if first.value in self._at:
                 return EDGE
             row = self._rows[first.value]
-            names.append(row[0].name)
+            context.names.append(row[0].name)
             return self._own_leaf(row, context)
         if isinstance(first, Word):
             return first
         if isinstance(first, tuple):
-            return self._tuple(values, name, sized, context, names)
+            return self._tuple(values, name, sized, context)
         if isinstance(first, bool) or not isinstance(first, int):
             return first
         number = tuple(values)
@@ -358,12 +347,10 @@ class _Naming:
         """Return a number that is no size; if it differs between recordings it must be one."""
         if len(set(number)) == 1:
             return number[0]
-        found = self._table.find(number, "Bnwrh") or self._view(number)
+        found = self._find(number, "Bnwrh") or self._view(number)
         return found if isinstance(found, int) else Symbol(found)
 
-    def _tuple(
-        self, values: tuple[Any, ...], name: str, sized: bool, context: _Context, names: list[str]
-    ) -> Any:
+    def _tuple(self, values: tuple[Any, ...], name: str, sized: bool, context: _Context) -> Any:
         first = values[0]
         tensors = [p for p in first if isinstance(p, Reference) and p.value in self._at]
         if first and len(tensors) == len(first):
@@ -373,10 +360,10 @@ class _Naming:
             columns = [tuple(value[at] for value in values) for at in range(len(first))]
             return self._listed(columns, context)
         parts = zip(*values, strict=True)
-        return tuple(self._value(tuple(part), name, sized, context, names) for part in parts)
+        return tuple(self._value(tuple(part), name, sized, context) for part in parts)
 
     def _own_leaf(self, row: Sequence[RecordedLeaf], context: _Context) -> Leaf:
-        leaf, shape = row[0], _vectors(row)
+        leaf, shape = row[0], _shape(row)
         sizes: list[Size] = []
         for place, number in enumerate(shape):
             if leaf.kind == "constant" and leaf.content is not None:
@@ -384,8 +371,7 @@ class _Naming:
             else:
                 sizes.append(self._leaf_size(leaf.kind, number, place, len(shape), context))
         context.leaves.append(shape)
-        return Leaf(leaf.kind, tuple(sizes), leaf.dtype, leaf.trained or leaf.kind != "parameter",
-                    leaf.content)  # fmt: skip
+        return _leaf(leaf, sizes)
 
     def _leaf_size(
         self, kind: str, number: Vector, place: int, rank: int, context: _Context
@@ -398,9 +384,9 @@ class _Naming:
         if own is not None:
             return own
         if rank > 1:
-            rows = min(number) > _MAX_HEADS and self._table.find(number, "nwrh") is None
+            rows = min(number) > _MAX_HEADS and self._find(number, "nwrh") is None
             if rows and not self._structural(number) and not self._related(number):
-                return self._table.entry("r", number)
+                return self._entry("r", number)
             return self._scalar(number, context)
         return self._width(number, _channel(context.base, context.first), "w")
 
@@ -428,14 +414,10 @@ class _Naming:
         return own or self._width(number, _channel(base, first), "w")
 
     def _channels(self, number: Vector, first: tuple[Vector, ...]) -> Size:
-        channels = first[1] if len(first) > 1 else None
-        if channels == number:
-            return "a0.1"
-        if channels is not None and all(c % n == 0 for c, n in zip(channels, number, strict=True)):
-            parts = {c // n for c, n in zip(channels, number, strict=True)}
-            if len(parts) == 1:
-                return f"a0.1*1/{parts.pop()}"
-        return self._width(number, (), "w")
+        parts = {Fraction(c, n) for c, n in zip(first[1], number, strict=True)} if first[1:] else ()
+        if len(parts) != 1 or min(parts).denominator > 1:
+            return self._width(number, (), "w")
+        return "a0.1" if min(parts) == 1 else f"a0.1*1/{min(parts)}"
 
     def _width(self, number: Vector, channel: tuple[tuple[str, Vector], ...], role: str) -> Size:
         for text, known in channel:
@@ -443,30 +425,23 @@ class _Naming:
                 return text
         if self._structural(number):
             return number[0]
-        found = self._table.find(number, role)
+        found = self._find(number, role)
         if found is not None:
             return found
         if min(number) > _WIDTH_FROM:
             for text, known in channel:
-                if self._table.find(known, "n") and not self._table.find(known, "w"):
+                if self._find(known, "n") and not self._find(known, "w"):
                     continue  # features of an input: a first layer's width is its own
                 for ratio in _RATIOS:
                     if min(known) > 4 and _times(known, ratio) == number:
                         return f"{text}*{ratio}"
-        return (
-            self._table.find(number, "wr")
-            or self._multiple_of_width(number)
-            or self._table.entry(role, number)
-        )
-
-    def _multiple_of_width(self, number: Vector) -> str | None:
-        """Return a sum or multiple of a width, where several observations agree."""
-        if len(set(number)) < 2:
-            return None
-        return next((text for text in self._of_one(number) if text[0] == "w"), None)
+        found = self._find(number, "wr")
+        if found is None and len(set(number)) > 1:  # several observations agree
+            found = next((text for text in self._of_one(number) if text[0] == "w"), None)
+        return found or self._entry(role, number)
 
     def _rows_of(self, number: Vector) -> Size:
-        return number[0] if self._structural(number) else self._table.entry("r", number)
+        return number[0] if self._structural(number) else self._entry("r", number)
 
     def _structural(self, number: Vector) -> bool:
         return self._resized and len(set(number)) == 1
@@ -475,7 +450,7 @@ class _Naming:
         """Return a size that no shape gives: what follows from two entries, or one of its own."""
         if self._structural(number):
             return number[0]
-        return self._related(number) or self._table.entry("h", number)
+        return self._related(number) or self._entry("h", number)
 
     def _related(self, number: Vector) -> str | None:
         """Return an expression of entries; two of them only where several observations agree."""
@@ -484,26 +459,25 @@ class _Naming:
         return next(self._of_one(number), None) or next(self._of_two(number), None)
 
     def _of_one(self, number: Vector) -> Iterator[str]:
-        for name, known in self._table.entries.items():
+        for name, known in self._entries.items():
             for plus in _SUMS:
                 if tuple(n + plus for n in known) == number:
                     yield f"{name}+{plus}"
-        for name, known in self._table.entries.items():
+        for name, known in self._entries.items():
             for ratio in _RATIOS:
                 if _times(known, ratio) == number:
                     yield f"{name}*{ratio}"
 
     def _of_two(self, number: Vector) -> Iterator[str]:
-        entries = self._table.entries
+        pairs = list(itertools.product(self._entries.items(), repeat=2))
         for ratio in _PARTS:
             text = "" if ratio == 1 else f"*{ratio}"
-            for name, known in entries.items():
-                for other, further in entries.items():
-                    if other >= name and _times(_product((known, further)), ratio) == number:
-                        yield f"{name}*{other}{text}"
-                    divides = name[0] in "nw" and other[0] in "hw" and other != name
-                    if divides and _times(known, ratio) == _product((number, further)):
-                        yield f"{name}{text}/{other}"
+            for (name, known), (other, further) in pairs:
+                if other >= name and _times(_product((known, further)), ratio) == number:
+                    yield f"{name}*{other}{text}"
+                divides = name[0] in "nw" and other[0] in "hw" and other != name
+                if divides and _times(known, ratio) == _product((number, further)):
+                    yield f"{name}{text}/{other}"
 
     def _listed(self, numbers: list[Vector], context: _Context) -> tuple[Any, ...]:
         """Return the numbers of a list that is a shape, such as that of a view.
@@ -528,8 +502,7 @@ class _Naming:
 
     def _from_shape(self, numbers: list[Vector], place: int, context: _Context) -> Iterator[Size]:
         """Yield what the shape of the first input, or the batch, says of one number."""
-        number, first, count = numbers[place], context.first, len(numbers)
-        batch = self._table.entries.get("B0")
+        number, first, count, batch = numbers[place], context.first, len(numbers), self._batch
         begins = place < len(first) and tuple(numbers[: place + 1]) == first[: place + 1]
         if begins and (context.batch or first[place] != batch):
             yield f"a0.{place}"
@@ -548,23 +521,26 @@ class _Naming:
         self, number: Vector, place: int, numbers: list[Vector], context: _Context
     ) -> Size:
         """Return an entry of the table, or a part of the first input's shape."""
-        first, batch = context.first, self._table.entries.get("B0")
-        known = self._table.find(number, "h")
+        first = context.first
+        known = self._find(number, "h")
         if known is not None and (not first or place >= 1 or context.base == "unflatten"):
             return known
-        for size in self._quotients(number, first):
-            return size
-        for at in range(len(first) - 1, -1, -1):
-            if first[at] == number and number != batch and place != 1:
-                return f"a0.{at - len(first)}"
-        known = self._table.find(number, "nwrh")
+        heads = [(name, n) for name, n in self._entries.items() if name[0] == "h" and min(n) > 1]
+        for (dim, text, length), (name, parts) in itertools.product(context.backwards(), heads):
+            if dim and length == _product((parts, number)):
+                return f"{text}/{name}"
+        if number != self._batch and place != 1:
+            for _, text, length in context.backwards():
+                if length == number:
+                    return text
+        known = self._find(number, "nwrh")
         if known is not None:
             return known
         if place != len(numbers) - 1 and min(number) > _LITERAL_TO:
-            for at in range(len(first) - 1, 0, -1):
+            for dim, text, length in context.backwards():
                 for ratio in (Fraction(1, 2), Fraction(2), Fraction(1, 4), Fraction(4)):
-                    if _times(first[at], ratio) == number:
-                        return f"a0.{at - len(first)}*{ratio}"
+                    if dim and _times(length, ratio) == number:
+                        return f"{text}*{ratio}"
         return self._view(number)
 
     def _products(self, number: Vector, first: tuple[Vector, ...]) -> Iterator[Size]:
@@ -573,14 +549,6 @@ class _Naming:
                 if _product(first[start:end]) == number:
                     inner = start == 0 or end < len(first)
                     yield f"a0.{start}:{end}" if inner else f"a0.{start - len(first)}:"
-
-    def _quotients(self, number: Vector, first: tuple[Vector, ...]) -> Iterator[Size]:
-        for at in range(len(first) - 1, 0, -1):
-            for name, known in self._table.entries.items():
-                if name[0] != "h" or min(known) < 2:
-                    continue
-                if all(a == b * n for a, b, n in zip(first[at], known, number, strict=True)):
-                    yield f"a0.{at - len(first)}/{name}"
 
     def _number(self, number: Vector, name: str, context: _Context) -> Any:
         if set(number) == {MAX_SIZE}:
@@ -591,50 +559,38 @@ class _Naming:
         if name == "groups":
             channels = context.first[1] if len(context.first) > 1 else None
             return Symbol("a0.1") if channels == number else self._plain(number, name)
-        if constant and name == "num_groups" and number[0] <= 64:
-            return number[0]
-        if constant and name == "output_size" and number[0] <= _LITERAL_TO:
+        largest = {"num_groups": 64, "output_size": _LITERAL_TO}.get(name, 0)
+        if constant and number[0] <= largest:
             return number[0]
         found = self._scalar(number, context)
         return found if isinstance(found, int) else Symbol(found)
 
     def _scalar(self, number: Vector, context: _Context) -> Size:
-        batch = self._table.entries.get("B0")
-        for at, shape in enumerate(context.inputs):
-            for dim in range(len(shape) - 1, -1, -1):
-                if shape[dim] == number and number != batch:
-                    return f"a{at}.{dim - len(shape)}"
+        batch = self._batch
+        for at in range(len(context.inputs)):
+            for _, text, length in context.backwards(at):
+                if length == number != batch:
+                    return text
         if self._structural(number):
             return number[0]
-        found = self._table.find(number, "nwrh")
+        found = self._find(number, "nwrh")
         if found is not None:
             return found
         if number == batch and context.batch:
             return "B0"
-        found = self._multiple(number, context.first)
-        if found is not None:
-            return found
+        for dim, text, length in context.backwards():
+            if min(length) <= 4 or (dim == 0 and length == batch):
+                continue  # nothing is a multiple of the batch
+            for ratio in _RATIOS:
+                if _times(length, ratio) == number:
+                    return f"{text}*{ratio}"
         if len(set(number)) == 1 and number[0] <= _LITERAL_TO:
             return number[0]
-        return self._sum(number, context.first) or self._view(number)
-
-    def _multiple(self, number: Vector, first: tuple[Vector, ...]) -> str | None:
-        """Return a multiple of a dimension of the first input; of the batch there are none."""
-        batch = self._table.entries.get("B0")
-        for dim in range(len(first) - 1, -1, -1):
-            if min(first[dim]) <= 4 or (dim == 0 and first[dim] == batch):
-                continue
-            for ratio in _RATIOS:
-                if _times(first[dim], ratio) == number:
-                    return f"a0.{dim - len(first)}*{ratio}"
-        return None
-
-    def _sum(self, number: Vector, first: tuple[Vector, ...]) -> str | None:
-        for dim in range(len(first) - 1, -1, -1):
+        for _, text, length in context.backwards():
             for plus in _SUMS:
-                if min(first[dim]) > _LITERAL_TO and tuple(n + plus for n in first[dim]) == number:
-                    return f"a0.{dim - len(first)}+{plus}"
-        return None
+                if min(length) > _LITERAL_TO and tuple(n + plus for n in length) == number:
+                    return f"{text}+{plus}"
+        return self._view(number)
 
 
 def _notes(recording: Recording) -> tuple[str, ...]:
@@ -657,12 +613,6 @@ def _notes(recording: Recording) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _described(result: Any) -> list[tuple[tuple[int, ...], str]]:
-    """Return shape and dtype of each tensor of a result."""
-    parts = [result] if isinstance(result, Tensor) else list(result)
-    return [(tuple(part.shape), dtype_name(part.dtype)) for part in parts]
-
-
 def _recorded(value: RecordedLeaf | RecordedCall) -> list[tuple[tuple[int, ...], str]]:
     if isinstance(value, RecordedLeaf):
         return [(value.shape, value.dtype)]
@@ -680,22 +630,6 @@ def _channel(base: str, first: tuple[Vector, ...]) -> tuple[tuple[str, Vector], 
     return (("a0.-1", first[-1]),)
 
 
-def _arguments(operator: str) -> Any:
-    if operator == GETITEM:
-        return _GETITEM
-    return arguments(operator)
-
-
-@dataclass(frozen=True)
-class _Plain:
-    name: str
-    sized: bool = False
-    keyword: bool = False
-
-
-_GETITEM = (_Plain("self"), _Plain("index"))
-
-
 def _differs_by_device(program: Program, at: int) -> bool:
     """Return whether a result is, or holds, what each device keeps in its own way.
 
@@ -707,17 +641,12 @@ def _differs_by_device(program: Program, at: int) -> bool:
     return node.operator.startswith("aten.embedding_bag.")
 
 
-def _columns(shapes: Sequence[Sequence[int]]) -> tuple[Vector, ...]:
-    return tuple(zip(*shapes, strict=True))
+def _leaf(leaf: RecordedLeaf, sizes: Sequence[Size]) -> Leaf:
+    trained = leaf.trained or leaf.kind != "parameter"
+    return Leaf(leaf.kind, tuple(sizes), leaf.dtype, trained, leaf.content)
 
 
-def _vectors(row: Sequence[RecordedLeaf]) -> tuple[Vector, ...]:
-    return _columns([leaf.shape for leaf in row])
-
-
-def _references(value: Any) -> Iterator[int]:
-    if isinstance(value, Reference):
-        yield value.value
-    elif isinstance(value, tuple):
-        for part in value:
-            yield from _references(part)
+def _shape(row: Sequence[RecordedLeaf | RecordedCall]) -> tuple[Vector, ...]:
+    """Return the sizes of each dimension of a value; () of several tensors."""
+    shapes = [(each.shape,) if isinstance(each, RecordedLeaf) else each.shapes for each in row]
+    return tuple(zip(*(only for (only,) in shapes), strict=True)) if len(shapes[0]) == 1 else ()

@@ -3,14 +3,15 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol, final, runtime_checkable
+from typing import Any, TypeVar, final
 
-from layerdag.errors import DataError
+from layerdag.errors import DataError, UsageError
 from layerdag.hardware.dtypes import DTYPES
 from layerdag.programs.operators import LEAVES
 from layerdag.programs.sizes import Shape, Size, read_expression
+from layerdag.runtime.json_shape import require_shape
 from layerdag.runtime.settings import did_you_mean
 
 EDGE = "#"
@@ -46,7 +47,6 @@ class Word:
     """A dtype, memory format or device among the arguments of a call.
 
     Attributes:
-        kind: "dtype", "memory_format" or "device".
         name: Such as "float32"; of a device always "run": that of the run.
     """
 
@@ -61,8 +61,6 @@ class Leaf:
 
     Attributes:
         kind: "input", "parameter", "buffer" or "constant".
-        shape: Its sizes.
-        dtype: Such as "float32".
         trained: Whether a parameter gets a gradient.
         content: Numbers of a small constant, flat.
     """
@@ -84,7 +82,6 @@ class Node:
         arguments: In the order of the schema, without trailing defaults: numbers, ``Symbol``,
             ``Word``, ``Leaf``, ``EDGE``, ``EDGES``, texts, None, and tuples of these. A leaf node
             has its ``Leaf`` alone.
-        keywords: Arguments that are given by name.
         inputs: Positions of the nodes whose results are the edges, in order.
         module: Path of the module that called it, "" for the model itself.
         names: Names of the leaves among the arguments, in order.
@@ -135,37 +132,66 @@ class Node:
             yield from _flat(value)
 
 
-@runtime_checkable
-class ForwardGraph(Protocol):
-    """What running a program needs of it; it keeps what a run has found among its attributes."""
+G = TypeVar("G", bound="ForwardGraph")
 
-    @property
-    def name(self) -> str:
-        """Of the model."""
 
-    @property
-    def nodes(self) -> tuple[Node, ...]:
-        """In program order; inputs of a node come before it."""
+@dataclass(frozen=True)
+class ForwardGraph:
+    """Calls with a table of sizes: a program, or the part of one that a pipeline stage runs.
 
-    @property
-    def sizes(self) -> Mapping[str, int]:
-        """Number of each entry of the table of sizes."""
+    Attributes:
+        name: Of the model.
+        nodes: In program order; inputs of a node come before it.
+        sizes: Number of each entry of the table of sizes.
+        outputs: Positions of what the program returns: its loss, or outputs of an inference.
+        order: Names of the parameters in the order of their registration; empty for that of use.
+        unused: Parameters that no node reads: (name, leaf).
+        units: Paths of the modules that ``fully_shard`` gathers at once.
+    """
 
-    @property
-    def outputs(self) -> tuple[int, ...]:
-        """Positions of what the program returns."""
+    name: str
+    nodes: tuple[Node, ...]
+    sizes: Mapping[str, int]
+    outputs: tuple[int, ...]
+    order: tuple[str, ...] = ()
+    unused: tuple[tuple[str, Leaf], ...] = ()
+    units: tuple[str, ...] = ()
 
-    @property
-    def order(self) -> tuple[str, ...]:
-        """Names of the parameters in the order of their registration."""
+    def resize(self: G, **sizes: int) -> G:
+        """Return the program with other numbers in its table, such as ``resize(B0=64)``.
 
-    @property
-    def unused(self) -> tuple[tuple[str, Leaf], ...]:
-        """Parameters that no node reads."""
+        Raises:
+            UsageError: If the table has no such entry.
+        """
+        for name in sizes:
+            if name not in self.sizes:
+                raise UsageError(
+                    f"{self.name} has no size '{name}'.{did_you_mean(name, list(self.sizes))} "
+                    f"Known: {', '.join(self.sizes)}."
+                )
+        return replace(self, sizes={**self.sizes, **sizes})
 
-    @property
-    def units(self) -> tuple[str, ...]:
-        """Paths of the modules that ``fully_shard`` gathers at once."""
+    def last_uses(self) -> list[int]:
+        """Return the last node that reads each result; its own where none does, the end if given.
+
+        The end is the number of nodes: what the program returns outlives it.
+        """
+        found = list(range(len(self.nodes)))
+        for at, node in enumerate(self.nodes):
+            for i in node.inputs:
+                found[i] = at
+        for at in self.outputs:
+            found[at] = len(self.nodes)
+        return found
+
+    def unit_around(self, path: str) -> str:
+        """Return the unit that a module or parameter belongs to, "" for none."""
+        return next((unit for unit in self.units if is_inside(path, unit)), "")
+
+
+def is_inside(path: str, module: str) -> bool:
+    """Return whether a path is that of a module, or of something in it."""
+    return path == module or path.startswith(f"{module}.")
 
 
 def _flat(value: Any) -> Iterator[Any]:
@@ -240,33 +266,49 @@ def read_node(data: Any, where: str) -> Node:
     Raises:
         DataError: If it is none; names the place.
     """
-    if not isinstance(data, Mapping) or not isinstance(data.get("operator"), str):
-        raise DataError(f"{where} is no object with an 'operator'.")
-    for key in data:
-        known = {"operator", "arguments", "keywords", "inputs", "module", "names", "mode"}
-        if key not in known:
-            raise DataError(f"{where}: unknown key '{key}'.{did_you_mean(str(key), known)}")
-    keywords = data.get("keywords", {})
-    if not isinstance(keywords, Mapping):
-        raise DataError(f"{where}: 'keywords' must be an object.")
-    mode = read_texts(data, "mode", where)
-    for word in mode:
+    require_fields(data, _NODE, where)
+    data = {**dict.fromkeys(("arguments", "inputs", "names", "mode"), ()), "module": "", **data}
+    for word in data["mode"]:
         if _MODE.fullmatch(word) is None:
             raise DataError(f"{where}: mode '{word[:40]}' is neither no_grad nor autocast:DTYPE.")
-    inputs = read_numbers(data, "inputs", where)
+    inputs = tuple(data["inputs"])
     if len(inputs) > _MAX_INPUTS:
         raise DataError(f"{where} has {len(inputs):,} inputs; at most {_MAX_INPUTS:,} are read.")
+    keywords = data.get("keywords", {}).items()
     node = Node(
         operator=data["operator"],
-        arguments=tuple(value_from_json(v, where) for v in read_list(data, "arguments", where)),
-        keywords=tuple((str(k), value_from_json(v, where)) for k, v in keywords.items()),
-        inputs=tuple(inputs),
-        module=str(data.get("module", "")),
-        names=tuple(read_texts(data, "names", where)),
-        mode=tuple(mode),
+        arguments=tuple(value_from_json(value, where) for value in data["arguments"]),
+        keywords=tuple((name, value_from_json(value, where)) for name, value in keywords),
+        inputs=inputs,
+        module=data["module"],
+        names=tuple(data["names"]),
+        mode=tuple(data["mode"]),
     )
     _require_edges(node, where)
     return node
+
+
+_NODE: Mapping[str, Any] = {
+    "operator": str,
+    "arguments?": [object],
+    "keywords?": {str: object},
+    "inputs?": [int],
+    "module?": str,
+    "names?": [str],
+    "mode?": [str],
+}
+
+
+def require_fields(data: Any, shape: Mapping[str, Any], where: str) -> None:
+    """Raise DataError, which names the place, if data have another shape or further members."""
+    try:
+        require_shape(data, shape)
+    except ValueError as error:
+        raise DataError(f"{where}: {error}.") from error
+    known = [name.removesuffix("?") for name in shape]
+    for key in data:
+        if key not in known:
+            raise DataError(f"{where}: unknown key '{key}'.{did_you_mean(key, known)}")
 
 
 def _require_edges(node: Node, where: str) -> None:
@@ -337,27 +379,3 @@ def _leaf(kind: str, value: Mapping[str, Any], where: str) -> Leaf:
         if len(numbers) > 64 or any(not isinstance(n, bool | int | float) for n in numbers):
             raise DataError(f"{where}: the content of a {kind} is at most 64 numbers.")
     return Leaf(kind, tuple(sizes), str(dtype), bool(value.get("trained", True)), numbers)
-
-
-def read_list(data: Mapping[str, Any], key: str, where: str) -> list[Any]:
-    """Return the list under a key, empty where there is none; ``DataError`` for anything else."""
-    found = data.get(key, [])
-    if not isinstance(found, list):
-        raise DataError(f"{where}: '{key}' must be a list.")
-    return found
-
-
-def read_numbers(data: Mapping[str, Any], key: str, where: str) -> list[int]:
-    """Return the whole numbers under a key; ``DataError`` for anything else."""
-    found = read_list(data, key, where)
-    if any(type(number) is not int for number in found):
-        raise DataError(f"{where}: '{key}' must be a list of whole numbers.")
-    return found
-
-
-def read_texts(data: Mapping[str, Any], key: str, where: str) -> list[str]:
-    """Return the texts under a key; ``DataError`` for anything else."""
-    found = read_list(data, key, where)
-    if any(not isinstance(text, str) for text in found):
-        raise DataError(f"{where}: '{key}' must be a list of texts.")
-    return found

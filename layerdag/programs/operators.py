@@ -42,12 +42,9 @@ class Argument:
     """An argument of an operator.
 
     Attributes:
-        name: In the operator's schema.
         keyword: Whether it is given by name alone.
         sized: Whether its numbers are sizes.
         runtime: Whether it says where the operator runs.
-        has_default: Whether it may be left out.
-        default: Its value then.
     """
 
     name: str

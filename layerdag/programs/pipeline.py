@@ -6,7 +6,7 @@ is run: its replicas do the same with their own neighbors.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, final
 from unittest import mock
@@ -42,12 +42,9 @@ from layerdag.traces.trace import Trace
 @final
 @dataclass(frozen=True)
 class TensorForm:
-    """Shape, strides and dtype of a tensor that a stage takes or gives.
+    """A tensor that a stage takes or gives.
 
     Attributes:
-        shape: Its sizes.
-        strides: Its strides.
-        dtype: Its dtype.
         trained: Whether a gradient goes back for it.
         batch_dim: Dimension along which micro-batches lie in a model's input; None for an input
             that all micro-batches share.
@@ -101,13 +98,7 @@ class StageModule:
 def capture_pipeline(
     name: str, stages: Sequence[StageModule], settings: StepSettings, parameters: int
 ) -> CapturedStep:
-    """Capture one step of a pipeline.
-
-    Args:
-        name: Of the model.
-        stages: One for each stage of the plan.
-        settings: Plan and step.
-        parameters: Parameters of the whole model.
+    """Capture one step of a pipeline of a model with so many parameters.
 
     Raises:
         UsageError: If plan and step do not fit together, if the step depends on the content of
@@ -127,11 +118,7 @@ def capture_pipeline(
 
 
 def require_pipeline(name: str, settings: StepSettings) -> None:
-    """Refuse settings that a pipeline does not have.
-
-    Raises:
-        UsageError: If there is one; says what to do.
-    """
+    """Raise UsageError if there are settings that a pipeline does not have."""
     plan, step = settings.plan, settings.step
     refuse_sizes(name, step)
     if step.accumulate > 1:
@@ -170,7 +157,6 @@ def _peers(trace: Trace, rank: int) -> Trace:
     return replace(trace, attributes=replace(table, word_A=word_A))
 
 
-@final
 class _Called(nn.Module):
     def __init__(self, body: nn.Module) -> None:
         super().__init__()
@@ -181,7 +167,6 @@ class _Called(nn.Module):
         return self.body(*received, *inputs.values())
 
 
-@final
 class _Stage(PipelineStage):
     """PyTorch's stage; it tells where passes begin, and averages gradients over replicas."""
 
@@ -204,7 +189,7 @@ class _Stage(PipelineStage):
     def forward_one_chunk(self, *args: Any, **keywords: Any) -> Any:
         """Run the forward pass of a micro-batch."""
         self._rank.begin_task()
-        with self._rank.forward_pass():
+        with forward_pass(self._rank.settings.step):
             return super().forward_one_chunk(*args, **keywords)
 
     def backward_one_chunk(self, *args: Any, **keywords: Any) -> None:
@@ -230,20 +215,8 @@ class _Stage(PipelineStage):
             super().scale_grads(grad_scale_factor)
 
 
-@final
 class _Rank:
-    """One rank of a pipeline: runs its stage and records it.
-
-    Args:
-        name: Of the model.
-        number: Of the stage.
-        stage: What runs there.
-        settings: Plan and step.
-        world: The ranks.
-
-    Attributes:
-        recorder: What was recorded.
-    """
+    """One rank of a pipeline: runs its stage, which has a number, and records it."""
 
     def __init__(
         self, name: str, number: int, stage: StageModule, settings: StepSettings, world: FakeWorld
@@ -259,24 +232,28 @@ class _Rank:
         """Note that the pass of a micro-batch begins here."""
         self._tasks.append(len(self.recorder.operations))
 
-    def forward_pass(self) -> AbstractContextManager[None]:
-        """Return what a forward pass and its loss run under."""
-        step = self.settings.step
-        return forward_pass(step, autocast=step.precision == "bf16")
-
     def run(self) -> Trace:
         """Run the step of this rank and return its trace."""
         module, step, fake = _Called(self._body), self.settings.step, self._fake
         source = f"{self.name}, stage {self.number}"
+        count, forms = micro_batches(self.settings), self.stage.inputs
         with capture_errors(self.recorder, source):
             parallelize(module, self.settings.plan, self.world, self._tensor_plan())
             trained = step.training and any(p.requires_grad for p in module.parameters())
             optimizer = optimizer_with_states(module, step, fake) if trained else None
             with fake, _without_vote():
                 schedule = self._schedule(_Stage(self, module))
-                given = self._inputs()
+                given = {f"input{at}": form.of_all(count) for at, form in enumerate(forms)}
+                args = tuple(given.values()) if self.number == 0 else ()
+                keywords: dict[str, Any] = given if self.number else {}
                 with self.recorder:
-                    self._call(schedule, given)
+                    if not step.training:
+                        with torch.no_grad():
+                            schedule.step(*args, return_outputs=False, **keywords)
+                    else:
+                        # The loss is in the program: what PyTorch would compare with is unused.
+                        keywords |= {"target": torch.empty(count), "losses": []}
+                        schedule.step(*args, return_outputs=False, **keywords)
                     if trained:
                         self._update(module, optimizer)
         self._label_messages()
@@ -299,21 +276,6 @@ class _Rank:
             args_chunk_spec=tuple(splits.values()) if self.number == 0 and forms else None,
             kwargs_chunk_spec=splits if self.number and forms else None,
         )
-
-    def _inputs(self) -> dict[str, Tensor]:
-        count = micro_batches(self.settings)
-        return {f"input{at}": form.of_all(count) for at, form in enumerate(self.stage.inputs)}
-
-    def _call(self, schedule: Any, given: Mapping[str, Tensor]) -> None:
-        args = tuple(given.values()) if self.number == 0 else ()
-        keywords = given if self.number else {}
-        if not self.settings.step.training:
-            with torch.no_grad():
-                schedule.step(*args, return_outputs=False, **keywords)
-            return
-        # The loss is in the program, so that what PyTorch would hand to it is left aside.
-        target = torch.empty(micro_batches(self.settings))
-        schedule.step(*args, target=target, losses=[], return_outputs=False, **keywords)
 
     def _update(self, module: nn.Module, optimizer: torch.optim.Optimizer | None) -> None:
         mesh, largest = self.world.along("pipeline"), self.settings.step.clip

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, final
+from typing import Any
 
 from layerdag.graph.formats.repeated_blocks import RepeatedBlock, repeated_blocks
 from layerdag.programs.nodes import (
@@ -33,18 +33,14 @@ def python_lines(program: ForwardGraph) -> Iterator[str]:
     """
     table = ", ".join(f"{name}={number}" for name, number in program.sizes.items())
     given = [f"v{at}" for at, node in enumerate(program.nodes) if node.operator == "input"]
-    yield f"def {_identifier(program.name)}({', '.join(given)}):  # {table}"
+    name = re.sub(r"\W", "_", program.name)
+    name = name if name and not name[0].isdigit() else f"program_{name}"
+    yield f"def {name}({', '.join(given)}):  # {table}"
     writer = _Writer(program)
     yield from writer.lines(0, len(program.nodes), {}, _INDENT)
     yield f"    return {', '.join(writer.name_of(at) for at in program.outputs)}"
 
 
-def _identifier(name: str) -> str:
-    text = re.sub(r"\W", "_", name)
-    return text if text and not text[0].isdigit() else f"program_{text}"
-
-
-@final
 class _Writer:
     """Writes the nodes of a program.
 
@@ -55,12 +51,7 @@ class _Writer:
     def __init__(self, program: ForwardGraph) -> None:
         self._nodes = program.nodes
         self._data = [node_to_json(node) for node in program.nodes]
-        self._last_read = list(range(len(program.nodes)))
-        for at, node in enumerate(program.nodes):
-            for i in node.inputs:
-                self._last_read[i] = at
-        for at in program.outputs:
-            self._last_read[at] = len(program.nodes)
+        self._last_use = program.last_uses()
         self.place: dict[int, int] = {}
 
     def name_of(self, at: int) -> str:
@@ -68,13 +59,9 @@ class _Writer:
         return f"v{self.place.get(at, at)}"
 
     def lines(self, first: int, end: int, loops: Mapping[str, str], indent: str) -> Iterator[str]:
-        """Yield the lines of the nodes between two positions.
+        """Yield the lines of the nodes from ``first`` to ``end``.
 
-        Args:
-            first: First position.
-            end: One past the last.
-            loops: Variable of each loop around them, by the path of its first module.
-            indent: What stands before each line.
+        ``loops`` has the variable of each loop around them, by the path of its first module.
         """
         at = first
         for block in repeated_blocks(self._data, first, end):
@@ -98,9 +85,9 @@ class _Writer:
     def _is_loop(self, block: RepeatedBlock) -> bool:
         before_last = range(block.first, block.end - block.length)
         return all(
-            position >= block.first and self._last_read[replaced] < block.end
+            position >= block.first and self._last_use[replaced] < block.end
             for replaced, position in block.second.items()
-        ) and all(self._last_read[at] < block.end for at in before_last)
+        ) and all(self._last_use[at] < block.end for at in before_last)
 
     def _loop(self, block: RepeatedBlock, loops: Mapping[str, str], indent: str) -> Iterator[str]:
         name = "block" if not loops else f"inner{len(loops)}"
@@ -151,7 +138,6 @@ def _shown(path: str, loops: Mapping[str, str]) -> str:
     return shown if shown.isprintable() else repr(shown)
 
 
-@final
 class _Text:
     def __init__(self, node: Node, inputs: Sequence[str], names: Sequence[str]) -> None:
         self._node, self._inputs = node, inputs

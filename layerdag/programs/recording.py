@@ -1,4 +1,4 @@
-"""Recording what a module really calls: one forward pass and its loss, run once.
+"""Record the calls of one forward pass of a module and its loss.
 
 The recorder sits above autograd and autocast, so that it sees the operators that the code calls
 (``aten::linear``, not the product that it becomes), with the branches that a real step takes. What
@@ -6,7 +6,7 @@ a step of the program then runs is recorded below autograd (``layerdag.capturing
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, final
 from unittest import mock
@@ -14,9 +14,9 @@ from unittest import mock
 import torch
 from torch import Tensor, nn
 from torch._dispatch.python import enable_python_dispatcher
-from torch._subclasses.schema_check_mode import SchemaCheckMode
 
-from layerdag.capturing.scopes import unit_paths
+from layerdag.capturing.device_kernels import ModeAboveAutograd
+from layerdag.capturing.scopes import RunningModule, unit_paths
 from layerdag.errors import UsageError
 from layerdag.programs.nodes import Word
 from layerdag.programs.operators import GETITEM, arguments, operator
@@ -24,6 +24,9 @@ from layerdag.programs.operators import GETITEM, arguments, operator
 _KEPT = 64  # elements of a constant whose content is kept
 _DYNAMIC, _CONTENT = torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output
 _MASKS = (torch.bool, torch.uint8)
+
+
+_WHERE = Word("device", "run")
 
 
 @final
@@ -34,7 +37,13 @@ class Reference:
     value: int
 
 
-_WHERE = Word("device", "run")
+def references(value: Any) -> Iterator[int]:
+    """Yield the positions of the values in an argument, or in a tuple of arguments."""
+    if isinstance(value, Reference):
+        yield value.value
+    elif isinstance(value, tuple):
+        for part in value:
+            yield from references(part)
 
 
 @final
@@ -45,8 +54,6 @@ class RecordedLeaf:
     Attributes:
         kind: "input", "parameter", "buffer" or "constant".
         name: Of a parameter or buffer, its path.
-        shape: Its shape.
-        dtype: Its dtype, such as "float32".
         trained: Whether it gets a gradient.
         content: The numbers of a small constant, flat; None where they are not kept.
     """
@@ -65,12 +72,8 @@ class RecordedCall:
     """A call of an operator.
 
     Attributes:
-        operator: Such as "aten.linear.default", or "getitem".
         arguments: Values of the arguments by name, in the order of the schema, without defaults.
-        module: Path of the module that called it.
         mode: What was switched on: "no_grad", "autocast:bfloat16".
-        shapes: Shape of each tensor that it returned.
-        dtypes: Their dtypes.
     """
 
     operator: str
@@ -87,11 +90,9 @@ class Recording:
     """The values of one forward pass in program order.
 
     Attributes:
-        name: Of the model.
         values: Leaves and calls; a leaf stands before its first use.
         outputs: Positions of what the pass returned: the loss, or the outputs of an inference.
         order: Names of all parameters in the order of their registration.
-        unused: Parameters that no call reads.
         units: Paths of the modules that ``fully_shard`` gathers at once.
         branches: Modules and operators that asked for the content of a tensor.
         unknown_numbers: Operators that take a number which the source does not state.
@@ -114,16 +115,12 @@ def dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-@final
-class _CallRecorder(SchemaCheckMode):
-    """Records calls above autograd; of PyTorch's modes only three kinds may stand there."""
-
+class _CallRecorder(ModeAboveAutograd):
     def __init__(self, model: nn.Module, inputs: Sequence[Tensor]) -> None:
         super().__init__()
-        self.__dict__["_dispatch_key"] = torch._C.DispatchKey.PreDispatch
         self.values: list[RecordedLeaf | RecordedCall] = []
         self.branches: list[str] = []
-        self.module = ""
+        self.running = RunningModule(model)
         self._held: list[Any] = []  # an id names a tensor only while it lives
         self._at: dict[int, int] = {}
         self._parts: dict[int, tuple[int, int]] = {}
@@ -138,15 +135,21 @@ class _CallRecorder(SchemaCheckMode):
         kwargs = kwargs or {}
         name, tags = str(func), func.tags
         self._require_shapes(name, tags, args, kwargs)
-        given = None if _CONTENT in tags else self._arguments(name, args, kwargs)
-        result = func(*args, **kwargs)
-        if given is None or not _tensors(result):
-            if given is None:
-                self.branches.append(f"{self.module or 'the model'}: {name}")
+        if _CONTENT in tags:
+            result = func(*args, **kwargs)
+            self.branches.append(f"{self.place}: {name}")
             return result
-        operator(name)
-        self._add(name, given, result)
+        given = self._arguments(name, args, kwargs)
+        result = func(*args, **kwargs)
+        if _tensors(result):
+            operator(name)
+            self._add(name, given, result)
         return result
+
+    @property
+    def place(self) -> str:
+        """The module that runs, for messages."""
+        return self.running.path or "the model"
 
     def position(self, tensor: Tensor) -> int:
         """Return the position of a tensor's value, which is added if it is a leaf or a part."""
@@ -203,8 +206,7 @@ class _CallRecorder(SchemaCheckMode):
         if value is None or isinstance(value, bool | int | float | str):
             return value
         raise UsageError(
-            f"{self.module or 'the model'}: an operator takes a {type(value).__name__}, which no "
-            "program can hold."
+            f"{self.place}: an operator takes a {type(value).__name__}, which no program can hold."
         )
 
     def _add(self, name: str, given: tuple[tuple[str, Any], ...], result: Any) -> None:
@@ -212,7 +214,7 @@ class _CallRecorder(SchemaCheckMode):
         call = len(self.values)
         shapes = tuple(tuple(int(n) for n in tensor.shape) for tensor in found)
         dtypes = tuple(dtype_name(tensor.dtype) for tensor in found)
-        self.values.append(RecordedCall(name, given, self.module, _mode(), shapes, dtypes))
+        self.values.append(RecordedCall(name, given, self.running.path, _mode(), shapes, dtypes))
         self._held.append(result)
         if isinstance(result, Tensor):
             self._at[id(result)] = call
@@ -235,7 +237,7 @@ class _CallRecorder(SchemaCheckMode):
         if masks is not None and not any(mask.dtype in _MASKS for mask in masks):
             return
         raise UsageError(
-            f"{self.module or 'the model'}: {name} returns as many numbers as its data have; a "
+            f"{self.place}: {name} returns as many numbers as its data have; a "
             "program has no such sizes. Leave this part out, or give it a fixed size."
         )
 
@@ -300,50 +302,45 @@ def record(
         UsageError: If tensors are not on a CPU, shapes depend on data, or an own
             ``autograd.Function`` hides operators.
     """
-    inputs = _distinct(inputs)
-    given = [value for value in inputs if isinstance(value, Tensor)]
-    _require_processor(name or type(model).__name__, [*model.parameters(), *given])
+    seen: set[int] = set()
+    given = []
+    for at, value in enumerate(inputs := list(inputs)):
+        if isinstance(value, Tensor):
+            if id(value) in seen:  # a tensor that is given twice is two inputs
+                inputs[at] = value.detach()
+            seen.add(id(value))
+            given.append(inputs[at])
+    other = {tensor.device.type for tensor in (*model.parameters(), *given)} - {"cpu"}
+    if other:
+        raise UsageError(
+            f"{name or type(model).__name__} is on {', '.join(sorted(other))}; a program is "
+            "recorded on a processor: move the module and its inputs there with .cpu()."
+        )
     recorder = _CallRecorder(model, given)
-    around = (_unchanged(model), _scopes(model, recorder), _asked_content(recorder))
-    with ExitStack() as stack:
-        for context in (*around, enable_python_dispatcher(), recorder):
-            stack.enter_context(context)
+    followed = recorder.running.followed(after_errors=True)
+    with (
+        _unchanged(model),
+        followed,
+        _asked_content(recorder),
+        enable_python_dispatcher(),
+        recorder,
+    ):
         output = model(*inputs)
         output = output if loss is None else loss(output)
     outputs = _outputs(output)
     _refuse_own_functions(type(model).__name__, outputs)
     used = tuple(recorder.position(tensor) for tensor in outputs)
-    seen = {value.name for value in recorder.values if isinstance(value, RecordedLeaf)}
+    read = {value.name for value in recorder.values if isinstance(value, RecordedLeaf)}
     named = dict(model.named_parameters())
     return Recording(
         name=name or type(model).__name__,
         values=tuple(recorder.values),
         outputs=used,
         order=tuple(named),
-        unused=tuple(leaf(p, "parameter", n) for n, p in named.items() if n not in seen),
+        unused=tuple(leaf(p, "parameter", n) for n, p in named.items() if n not in read),
         units=unit_paths(model),
         branches=tuple(recorder.branches),
     )
-
-
-def _require_processor(name: str, tensors: Sequence[Tensor]) -> None:
-    other = {tensor.device.type for tensor in tensors} - {"cpu"}
-    if other:
-        raise UsageError(
-            f"{name} is on {', '.join(sorted(other))}; a program is recorded on a processor: move "
-            "the module and its inputs there with .cpu()."
-        )
-
-
-def _distinct(inputs: Sequence[Any]) -> list[Any]:
-    """Return the inputs with a tensor of its own for each, where one is given twice."""
-    seen: set[int] = set()
-    found = []
-    for value in inputs:
-        twice = isinstance(value, Tensor) and id(value) in seen
-        seen.add(id(value))
-        found.append(value.detach() if twice else value)
-    return found
 
 
 def other_sizes(
@@ -360,20 +357,19 @@ def other_sizes(
     batch = tensors[0].shape[0]
     leading = len({value.shape[0] for value in tensors}) == 1
     larger = [_longer(v, batch, leading) if isinstance(v, Tensor) else v for v in inputs]
-    yield from _again(model, larger, loss)
+    tried = [larger]
     for length in dict.fromkeys(n for value in tensors for n in value.shape[1:]):
         if length > _MIN_LENGTH and (leading or length != batch):
-            cut = [_shorter(v, length) if isinstance(v, Tensor) else v for v in inputs]
-            yield from _again(model, cut, loss)
+            tried.append([_shorter(v, length) if isinstance(v, Tensor) else v for v in inputs])
+    for again in tried:
+        with suppress(RuntimeError, ValueError, IndexError, AssertionError, TypeError):
+            yield record(model, again, loss)
 
 
 def _longer(tensor: Tensor, batch: int, leading: bool) -> Tensor:
-    """Return a tensor with half as many rows again, those at its begin once more.
+    """Return a tensor with half as many rows again, the first ones repeated.
 
-    Args:
-        tensor: The tensor.
-        batch: Length of the dimensions that grow.
-        leading: Whether only the first dimension is the batch.
+    The batch is the first dimension (``leading``), or each dimension of its length.
     """
     dims = [0] if leading and tensor.ndim else [d for d, n in enumerate(tensor.shape) if n == batch]
     for dim in dims:
@@ -390,15 +386,6 @@ def _shorter(tensor: Tensor, length: int) -> Tensor:
         if tensor.shape[dim] == length:
             tensor = tensor.narrow(dim, 0, kept)
     return tensor.contiguous()
-
-
-def _again(
-    model: nn.Module, inputs: Sequence[Any], loss: Callable[[Any], Tensor] | None
-) -> Iterator[Recording]:
-    try:
-        yield record(model, inputs, loss)
-    except (RuntimeError, ValueError, IndexError, AssertionError, TypeError):
-        return
 
 
 def _outputs(output: Any) -> list[Tensor]:
@@ -441,31 +428,6 @@ def _unchanged(model: nn.Module) -> Iterator[None]:
                         buffer.copy_(before[name])
 
 
-@contextmanager
-def _scopes(model: nn.Module, recorder: _CallRecorder) -> Iterator[None]:
-    outside: list[str] = []
-    handles = []
-
-    def enter(path: str) -> Callable[..., None]:
-        def note(*_: Any) -> None:
-            outside.append(recorder.module)
-            recorder.module = path
-
-        return note
-
-    def leave(*_: Any) -> None:
-        recorder.module = outside.pop() if outside else ""
-
-    for path, module in model.named_modules():
-        handles.append(module.register_forward_pre_hook(enter(path), prepend=True))
-        handles.append(module.register_forward_hook(leave, always_call=True))
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
 _CONTENT_METHODS = ("__bool__", "__int__", "__float__", "item", "tolist", "numpy")
 
 
@@ -480,7 +442,7 @@ def _asked_content(recorder: _CallRecorder) -> Iterator[None]:
         own = getattr(Tensor, name)
 
         def ask(tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
-            recorder.branches.append(f"{recorder.module or 'the model'}: {name.strip('_')}()")
+            recorder.branches.append(f"{recorder.place}: {name.strip('_')}()")
             return own(tensor, *args, **kwargs)
 
         return ask

@@ -13,6 +13,7 @@ A size is a whole number or the text of an expression of one reference, or of tw
 Entries of the table begin with the letter of their role (``ROLES``).
 """
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -100,12 +101,9 @@ def read_expression(text: str) -> Expression:
 
 
 def evaluate(size: Size, shapes: Mapping[str, Sequence[int]], table: Mapping[str, int]) -> int:
-    """Return the number that a size stands for.
+    """Return the value of a size.
 
-    Args:
-        size: The size.
-        shapes: Shape of each tensor and parameter of the node, by "a0", "p0" and so on.
-        table: The program's table of sizes.
+    Shapes are those of each tensor and parameter of the node, by "a0", "p0" and so on.
 
     Raises:
         DataError: If the expression refers to nothing, or has no whole, possible value.
@@ -115,7 +113,19 @@ def evaluate(size: Size, shapes: Mapping[str, Sequence[int]], table: Mapping[str
     if size == "max":
         return MAX_SIZE
     found = read_expression(size)
-    value = Fraction(_referred(size, found, shapes, table)) * found.ratio
+    if found.first is None:
+        referred = _entry(size, found.source, table)
+    else:
+        shape = shapes.get(found.source)
+        if shape is None:
+            raise DataError(
+                f"size '{size}' refers to {found.source}, which the node does not have."
+            )
+        if found.end == 0 and not -len(shape) <= found.first < len(shape):
+            raise DataError(f"size '{size}' refers to a dimension that {list(shape)} lacks.")
+        alone = found.end == 0
+        referred = shape[found.first] if alone else math.prod(shape[found.first : found.end])
+    value = Fraction(referred) * found.ratio
     if found.factor:
         value *= _entry(size, found.factor, table)
     if found.divisor:
@@ -124,24 +134,6 @@ def evaluate(size: Size, shapes: Mapping[str, Sequence[int]], table: Mapping[str
     if value.denominator != 1 or not 0 <= value <= _MAX_VALUE:
         raise DataError(f"size '{size}' is {value}, no whole number between 0 and 2**40.")
     return int(value)
-
-
-def _referred(
-    size: str, found: Expression, shapes: Mapping[str, Sequence[int]], table: Mapping[str, int]
-) -> int:
-    if found.first is None:
-        return _entry(size, found.source, table)
-    shape = shapes.get(found.source)
-    if shape is None:
-        raise DataError(f"size '{size}' refers to {found.source}, which the node does not have.")
-    if found.end == 0:
-        if not -len(shape) <= found.first < len(shape):
-            raise DataError(f"size '{size}' refers to a dimension that {list(shape)} lacks.")
-        return shape[found.first]
-    value = 1
-    for length in shape[found.first : found.end]:
-        value *= length
-    return value
 
 
 def _entry(size: str, name: str, table: Mapping[str, int]) -> int:

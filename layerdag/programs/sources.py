@@ -15,6 +15,8 @@ from layerdag.programs.naming import program_of
 from layerdag.programs.recording import Recording, other_sizes, record, same_structure
 from layerdag.traces.pytorch.ranks import PyTorchFile, pytorch_format
 
+_PROGRAM = (".program.json", ".program.json.gz", ".program.json.xz")
+
 
 def program(
     source: nn.Module | Sequence[nn.Module] | str | Path,
@@ -50,11 +52,17 @@ def program(
         Program('Sequential', 3 calls, B0=4, n0=8, w0=32)
     """
     if isinstance(source, str | Path):
-        found = _of_file(Path(source))
+        path = Path(source)
+        if suffix_of(path) == ".et":
+            found = program_of([recording_of_trace(path)])
+        elif not path.name.endswith(_PROGRAM) and pytorch_format(path) is PyTorchFile.HOST:
+            found = program_of([recording_of_host_trace(path)])
+        else:
+            found = Program.load(path)
         return found if name is None else replace(found, name=name)
     if isinstance(source, nn.Module):
         first = _recorded(source, inputs, loss, name)
-        others = [other for other in other_sizes(source, inputs, loss)]
+        others = other_sizes(source, inputs, loss)
         return program_of([first, *(other for other in others if same_structure(first, other))])
     modules = list(source)
     if not modules or len(modules) != len(inputs):
@@ -73,7 +81,6 @@ def _recorded(
     loss: Callable[[Any], Tensor] | None,
     name: str | None,
 ) -> Recording:
-    """Record a module; what it raises itself is told in its own words."""
     try:
         return record(module, inputs, loss, name)
     except LayerdagError:
@@ -83,13 +90,3 @@ def _recorded(
             f"{name or type(module).__name__} cannot be run on its inputs: "
             f"{type(error).__name__}: {error}; give the inputs that the module takes."
         ) from error
-
-
-def _of_file(path: Path) -> Program:
-    if path.name.endswith((".program.json", ".program.json.gz", ".program.json.xz")):
-        return Program.load(path)
-    if suffix_of(path) == ".et":
-        return program_of([recording_of_trace(path)])
-    if pytorch_format(path) is PyTorchFile.HOST:
-        return program_of([recording_of_host_trace(path)])
-    return Program.load(path)

@@ -6,10 +6,9 @@ needed, and inputs such as targets are read there, as pipelines of real jobs do.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import pairwise
-from typing import Any, final
+from dataclasses import replace
+from itertools import pairwise, takewhile
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,35 +19,18 @@ from layerdag.capturing.fake_tensors import RememberingFakeMode
 from layerdag.capturing.parallel import TensorPlan
 from layerdag.errors import UsageError
 from layerdag.plan import StepSettings
-from layerdag.programs.execution import quiet, run
+from layerdag.programs.execution import quiet, run, tensors_of
 from layerdag.programs.module import ProgramModule
 from layerdag.programs.nodes import EDGE, ForwardGraph, Leaf, Node
 from layerdag.programs.operators import GETITEM, LEAVES, in_place, operator
 from layerdag.programs.pipeline import StageModule, TensorForm
+from layerdag.programs.recording import dtype_name
 from layerdag.programs.tensor_pairs import split_pairs
 from layerdag.runtime.settings import did_you_mean
 
 
-@final
-@dataclass(frozen=True)
-class StageProgram:
-    """The part of a program that one stage runs; see ``ForwardGraph``."""
-
-    name: str
-    nodes: tuple[Node, ...]
-    sizes: Mapping[str, int]
-    outputs: tuple[int, ...]
-    order: tuple[str, ...]
-    unused: tuple[tuple[str, Leaf], ...]
-    units: tuple[str, ...]
-
-
 def stage_modules(program: ForwardGraph, settings: StepSettings) -> list[StageModule]:
     """Return the stages of a program as modules.
-
-    Args:
-        program: The program.
-        settings: Number of stages, cuts and precision.
 
     Raises:
         NodeError: If a node cannot run.
@@ -66,57 +48,34 @@ def stage_modules(program: ForwardGraph, settings: StepSettings) -> list[StageMo
     if settings.plan.tensor > 1:
         shared = split_pairs([stage.program for stage in stages], settings.plan.tensor, bf16)
     fake = RememberingFakeMode()  # a stage of any size takes no memory
+    modules = []
     with fake, torch.autocast("cpu", torch.bfloat16, enabled=bf16):
-        return [stage.module(holders, plan) for stage, plan in zip(stages, shared, strict=True)]
+        for stage, plan in zip(stages, shared, strict=True):
+            body = ProgramModule(stage.program, content=False)
+            path_of = {path.rsplit(".", 1)[-1]: path for path, _ in body.named_parameters()}
+            held = tuple(
+                (path_of[f"node{at}_0"], tuple(holders[name]))
+                for name, at in stage.shared.items()
+                if len(holders[name]) > 1
+            )
+            modules.append(StageModule(body, *stage.tensors, held, plan))
+    return modules
 
 
-@final
-@dataclass(frozen=True)
-class _Stage:
-    """A stage with what goes in and out.
+class _Stage(NamedTuple):
+    """A stage as a program.
 
     Attributes:
-        program: What it runs.
-        received: What the stage before gives.
-        given: What it gives.
-        inputs: Inputs of the model that it reads.
+        tensors: Those that it receives, those that it gives, and the model's inputs that it reads.
         shared: Node of each trained parameter that several nodes may read, by name.
     """
 
-    program: StageProgram
-    received: tuple[TensorForm, ...]
-    given: tuple[TensorForm, ...]
-    inputs: tuple[TensorForm, ...]
+    program: ForwardGraph
+    tensors: tuple[tuple[TensorForm, ...], tuple[TensorForm, ...], tuple[TensorForm, ...]]
     shared: Mapping[str, int]
 
-    def module(
-        self, holders: Mapping[str, Sequence[int]], tensor_plan: TensorPlan | None
-    ) -> StageModule:
-        """Return the module.
 
-        Args:
-            holders: The stages that hold each parameter.
-            tensor_plan: How tensor ranks share it.
-        """
-        body = ProgramModule(self.program, content=False)
-        path_of = {path.rsplit(".", 1)[-1]: path for path, _ in body.named_parameters()}
-        shared = tuple(
-            (path_of[f"node{at}_0"], tuple(holders[name]))
-            for name, at in self.shared.items()
-            if len(holders[name]) > 1
-        )
-        return StageModule(body, self.received, self.given, self.inputs, shared, tensor_plan)
-
-
-@final
 class _Cutting:
-    """What is known of a program that is cut.
-
-    Args:
-        program: The program.
-        settings: Plan and step.
-    """
-
     def __init__(self, program: ForwardGraph, settings: StepSettings) -> None:
         self._program, self._settings = program, settings
         bf16 = settings.step.precision == "bf16"
@@ -126,9 +85,13 @@ class _Cutting:
         autocast = torch.autocast("cpu", torch.bfloat16, enabled=bf16)
         with quiet(), RememberingFakeMode(), autocast:
             self._run()
-        self._last_use = self._uses()
+        self._last_use = program.last_uses()
         self._free_N = self._given_by_inputs()
-        self._crossing = self._alive()
+        self._crossing: list[list[int]] = [[]]  # results that are needed behind each cut
+        for cut in range(1, len(program.nodes) + 1):
+            own = program.nodes[cut - 1].operator not in LEAVES and not self._free_N[cut - 1]
+            alive = [*self._crossing[-1], cut - 1] if own else self._crossing[-1]
+            self._crossing.append([at for at in alive if self._last_use[at] >= cut])
 
     def _run(self) -> None:
         before = 0
@@ -136,7 +99,7 @@ class _Cutting:
             for at, result in enumerate(run(self._program)):
                 self._results.append(result)
                 total = int(counter.get_total_flops())
-                tensors = result if isinstance(result, list | tuple) else [result]
+                tensors = tensors_of(result)
                 self._cost_N[at] = total - before + sum(tensor.numel() for tensor in tensors)
                 before = total
                 if in_place(self._program.nodes[at].operator):
@@ -144,16 +107,6 @@ class _Cutting:
         for at, node in enumerate(self._program.nodes):
             if node.operator in LEAVES:
                 self._cost_N[at] = 0
-
-    def _uses(self) -> list[int]:
-        nodes = self._program.nodes
-        last = list(range(len(nodes)))
-        for at, node in enumerate(nodes):
-            for i in node.inputs:
-                last[i] = at
-        for at in self._program.outputs:
-            last[at] = len(nodes)
-        return last
 
     def _given_by_inputs(self) -> list[bool]:
         found: list[bool] = []
@@ -164,8 +117,7 @@ class _Cutting:
             random = node.operator != GETITEM and (
                 torch.Tag.nondeterministic_seeded in operator(node.operator).tags
             )
-            result = self._results[at]
-            tensors = result if isinstance(result, list | tuple) else [result]
+            tensors = tensors_of(self._results[at])
             found.append(
                 not (random or in_place(node.operator) or "norm" in node.operator)
                 and all(leaf.kind != "parameter" for leaf in node.leaves)
@@ -210,10 +162,10 @@ class _Cutting:
         )
 
     def _choices(self, legal: Sequence[int]) -> Iterator[list[int]]:
-        unit_of = [self._unit(node.module) for node in self._program.nodes]
         begins: dict[str, int] = {}
-        for at, unit in enumerate(unit_of):
-            if unit and self._program.nodes[at].operator not in LEAVES:
+        for at, node in enumerate(self._nodes):
+            unit = self._program.unit_around(node.module)
+            if unit and node.operator not in LEAVES:
                 begins.setdefault(unit, at)
         able = set(legal)
         yield [at for at in begins.values() if at in able]
@@ -243,23 +195,15 @@ class _Cutting:
     def _nodes(self) -> tuple[Node, ...]:
         return self._program.nodes
 
-    @cached_property
-    def _training(self) -> bool:
-        return self._settings.step.training
-
     def _trains(self, node: Node) -> bool:
         """Return whether a node counts as one with parameters; without training any call does."""
-        if not self._training:
+        if not self._settings.step.training:
             return node.operator not in LEAVES
         read = (leaf for i in node.inputs for leaf in self._nodes[i].leaves
                 if self._nodes[i].operator == "parameter")  # fmt: skip
         leaves = (*node.leaves, *read)
         trained = any(leaf.kind == "parameter" and leaf.trained for leaf in leaves)
         return trained and node.operator not in LEAVES
-
-    def _unit(self, module: str) -> str:
-        units = self._program.units
-        return next((u for u in units if module == u or module.startswith(f"{u}.")), "")
 
     def _named(self, name: str) -> int:
         """Return the first node of a module, refused where no stage can begin."""
@@ -278,14 +222,6 @@ class _Cutting:
             raise UsageError(f"{self._program.name}: no stage can begin with '{name}': {fault}.")
         return known[name]
 
-    def _alive(self) -> list[list[int]]:
-        found: list[list[int]] = [[]]
-        for cut in range(1, len(self._nodes) + 1):
-            alive = [at for at in found[-1] if self._last_use[at] >= cut]
-            own = self._nodes[cut - 1].operator not in LEAVES and not self._free_N[cut - 1]
-            found.append([*alive, cut - 1] if own and self._last_use[cut - 1] >= cut else alive)
-        return found
-
     def _fault(self, cut: int) -> str | None:
         """Return why no stage can begin at a place, None if one can."""
         if self._nodes[cut].operator in LEAVES:
@@ -299,19 +235,16 @@ class _Cutting:
                 return f"{self._nodes[at].operator} before it returns a list of tensors"
             if result.requires_grad and self._written.get(_memory(result), -1) >= cut:
                 return f"the result of {self._nodes[at].operator} is overwritten after it"
-        if self._training and not any(self._results[at].requires_grad for at in passed):
+        if self._settings.step.training and not any(
+            self._results[at].requires_grad for at in passed
+        ):
             return "nothing that is trained comes before it"
         return None
 
     # ---- stages ----
 
     def stage(self, number: int, bounds: Sequence[int]) -> _Stage:
-        """Return a stage.
-
-        Args:
-            number: Of the stage.
-            bounds: First node of each, and the end.
-        """
+        """Return a stage; ``bounds`` are the first node of each, and the end."""
         first, end = bounds[number], bounds[number + 1]
         last = end == len(self._nodes)
         received = self._crossing[first] if number else []
@@ -319,7 +252,11 @@ class _Cutting:
         kept = self._kept(first, end, received, given)
         body = [at for at in kept if at not in set(received)]
         place = {at: new for new, at in enumerate([*received, *body])}
-        nodes = [_input_like(self._results[at]) for at in received]
+        nodes = []
+        for at in received:
+            result = self._results[at]
+            leaf = Leaf("input", tuple(result.shape), dtype_name(result.dtype))
+            nodes.append(Node("input", (leaf,)))
         for at in body:
             node = self._nodes[at]
             nodes.append(replace(node, inputs=tuple(place[i] for i in node.inputs)))
@@ -331,20 +268,25 @@ class _Cutting:
                 nodes.append(Node("aten.contiguous.default", (EDGE,), inputs=(place[at],)))
         read = [at for at in body if self._nodes[at].operator == "input"]
         program = self._program
-        held = StageProgram(
+        held = ForwardGraph(
             name=f"{program.name}, stage {number}",
             nodes=tuple(nodes),
             sizes=program.sizes,
             outputs=tuple(outputs),
             order=program.order,
-            unused=self._unused(number, bounds),
+            unused=tuple(
+                each for each in program.unused if self._nearest(each[0], bounds) == number
+            ),
             units=program.units,
         )
-        return _Stage(
-            held,
+        tensors = (
             tuple(self._form(at) for at in received),
             tuple(self._form(at, sent=not last) for at in given),
             tuple(self._form(at) for at in read),
+        )
+        return _Stage(
+            held,
+            tensors,
             {
                 self._nodes[at].names[0] if self._nodes[at].names else f"node {at}": place[at]
                 for at in body
@@ -371,18 +313,13 @@ class _Cutting:
                 todo += [] if at in set(received) else self._nodes[at].inputs
         return sorted(kept)
 
-    def _unused(self, number: int, bounds: Sequence[int]) -> tuple[tuple[str, Leaf], ...]:
-        return tuple(
-            (name, leaf)
-            for name, leaf in self._program.unused
-            if self._nearest(name, bounds) == number
-        )
-
     def _nearest(self, name: str, bounds: Sequence[int]) -> int:
         best = (-1, 0)
         for number, (first, end) in enumerate(pairwise(bounds)):
             for node in self._nodes[first:end]:
-                best = max(best, (_common(name, node.module), -number))
+                parts = zip(name.split("."), node.module.split("."), strict=False)
+                common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], parts))
+                best = max(best, (common, -number))
         return -best[1]
 
     def _form(self, at: int, sent: bool = False) -> TensorForm:
@@ -398,19 +335,5 @@ class _Cutting:
         )
 
 
-def _input_like(result: Tensor) -> Node:
-    leaf = Leaf("input", tuple(result.shape), str(result.dtype).removeprefix("torch."))
-    return Node("input", (leaf,))
-
-
 def _memory(tensor: Tensor) -> int:
     return int(tensor.untyped_storage()._cdata)
-
-
-def _common(name: str, module: str) -> int:
-    count = 0
-    for a, b in zip(name.split("."), module.split("."), strict=False):
-        if a != b:
-            break
-        count += 1
-    return count

@@ -23,10 +23,7 @@ from layerdag.programs.tensor_pairs import split_pairs
 def derive_step(program: ForwardGraph, **settings: Any) -> CapturedStep:
     """Return one step of a program on every rank of a plan.
 
-    Args:
-        program: The program; its table of sizes is what one rank works on.
-        **settings: As of ``layerdag.capture_model``: ``data``, ``fsdp``, ``optimizer``,
-            ``phase`` and so on.
+    Settings are those of ``layerdag.capture_model``: ``data``, ``fsdp``, ``optimizer`` and so on.
 
     Raises:
         NodeError: If a node cannot run.

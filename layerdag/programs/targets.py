@@ -1,4 +1,4 @@
-"""Programs made to have what is asked for: a depth, a width, parameters, FLOPs, a step time.
+"""Programs of a requested depth, width, number of parameters, FLOPs or step time.
 
 Depth follows from repeating units or leaving some out, everything else from the table of sizes.
 What is asked for grows with the sizes, which makes each search one of a monotone function; its
@@ -26,19 +26,18 @@ _NEAR_STEP = 0.01  # of a step time, which takes a second to find out
 _MAX_VALUE = 1 << 26
 _GRAINS = (1, 2, 4, 8, 16, 32, 64)
 _MAX_TRIALS = 24
-_WIDTH, _BATCH = "w0", "B0"
+_ENTRIES = {"width": "w0", "batch": "B0"}
 
 
 @final
 @dataclass(frozen=True)
 class Targets:
-    """What a program, and its step, shall have; None leaves it as it is.
+    """Requested figures of a program and its step; None leaves one as it is.
 
     Attributes:
         depth: Number of units, such as blocks.
         width: First width of the table of sizes ("w0"), the hidden one of most models.
         batch: Samples of one rank ("B0").
-        parameters: Number of parameters.
         flops: Operations of products in a step of rank 0, forward and backward ("matrix_flops" of
             ``layerdag capture --json``).
         step_time: Makespan of the derived and simulated step, seconds.
@@ -96,12 +95,10 @@ class Targets:
 @final
 @dataclass(frozen=True)
 class TargetResult:
-    """A number that was asked for, and the one that a program has.
+    """A requested number, by its name in ``Targets``, and the one that a program has.
 
     Attributes:
-        name: As in ``Targets``.
-        asked: What was asked for.
-        reached: What the program has, counted; NaN if it has no such size.
+        reached: Counted; NaN if the program has no such size.
     """
 
     name: str
@@ -133,12 +130,7 @@ class TargetResult:
 @final
 @dataclass(frozen=True)
 class TargetedProgram:
-    """A program with what was asked of it.
-
-    Attributes:
-        program: The program.
-        reached: What was asked for, and what it has.
-    """
+    """A program, with the requested and the actual numbers."""
 
     program: Program
     reached: tuple[TargetResult, ...]
@@ -162,12 +154,7 @@ def target_metadata(reached: Sequence[TargetResult]) -> dict[str, dict[str, floa
 
 
 def solve_targets(program: Program, targets: Targets, keep: Sequence[str] = ()) -> TargetedProgram:
-    """Return the program of the sizes that come nearest to what is asked for.
-
-    Args:
-        program: One that runs.
-        targets: What it shall have.
-        keep: Entries of the table of sizes that stay as they are.
+    """Return a program with the sizes that come nearest to the targets.
 
     Raises:
         NodeError: If the program cannot run.
@@ -188,15 +175,7 @@ def step_time_of(workload: Workload, targets: Targets) -> float:
     return simulate(workload, cluster, compute=compute).makespan_s
 
 
-@final
 class _Search:
-    """Meets one target after the other.
-
-    Args:
-        targets: All of them.
-        keep: Entries that stay as they are; grows by those that meet a target.
-    """
-
     def __init__(self, targets: Targets, keep: set[str]) -> None:
         self._targets, self._keep = targets, keep
         self._values: dict[tuple[str, int, tuple[tuple[str, int], ...]], float] = {}
@@ -205,25 +184,29 @@ class _Search:
         """Return what a program has of what a target asks for; NaN if it has no such size."""
         if name == "depth":
             return float(len(program.units))
-        if name in ("width", "batch"):
-            return float(program.sizes.get(_WIDTH if name == "width" else _BATCH, math.nan))
-        key = (name, len(program.nodes), tuple(program.sizes.items()))
-        if key not in self._values:
-            self._values[key] = self._counted(program, name)
-        return self._values[key]
-
-    def _counted(self, program: Program, name: str) -> float:
+        if name in _ENTRIES:
+            return float(program.sizes.get(_ENTRIES[name], math.nan))
         if name == "parameters":
             return float(program.parameters())
-        if name == "flops":
-            return float(program.step(**self._targets.plan).summary()["matrix_flops"])
-        workload = program.step(**self._targets.plan).workload()
-        return step_time_of(workload, self._targets)
+        key = (name, len(program.nodes), tuple(program.sizes.items()))
+        if key not in self._values:
+            step = program.step(**self._targets.plan)
+            self._values[key] = (
+                float(step.summary()["matrix_flops"])
+                if name == "flops"
+                else step_time_of(step.workload(), self._targets)
+            )
+        return self._values[key]
 
     def toward(self, program: Program, name: str, asked: float) -> Program:
         """Return a program nearer to one target."""
         if name == "depth":
-            return _with_depth(program, round(asked))
+            repeatable, depth = len(repeatable_units(program)), round(asked)
+            if not repeatable or depth == len(program.units):
+                return program
+            wanted = max(1, depth - (len(program.units) - repeatable))
+            each, more = divmod(wanted, repeatable)
+            return program.deepen([each + (at < more) for at in range(repeatable)])
         near = {"width": 0.0, "batch": 0.0, "step_time": _NEAR_STEP}.get(name, _NEAR)
         for entries in self._groups(program, name):
             if abs(self.value(program, name) / asked - 1) <= near:
@@ -233,17 +216,15 @@ class _Search:
                 program = found
                 if name in ("width", "batch", "flops"):
                     self._keep.update(entries)
-        if name == "width":
-            self._keep.add(_WIDTH)
-        elif name == "batch":
-            self._keep.add(_BATCH)
+        if name in _ENTRIES:
+            self._keep.add(_ENTRIES[name])
         elif name == "parameters":  # what follows may change neither
             self._keep.update(entry for entry in program.sizes if entry[0] in "wr")
         return program
 
     def _groups(self, program: Program, name: str) -> Iterator[list[str]]:
-        if name in ("width", "batch"):
-            entry = _WIDTH if name == "width" else _BATCH
+        if name in _ENTRIES:
+            entry = _ENTRIES[name]
             if entry in program.sizes and entry not in self._keep:
                 yield [entry]
             return
@@ -274,7 +255,7 @@ class _Search:
             return self.value(made, name) if runs(made.check()) else None
 
         start = max(1, round(program.sizes[lead] / grain))
-        if name in ("width", "batch"):
+        if name in _ENTRIES:
             start = max(1, round(asked / grain))
         best = nearest(value, asked, start, _MAX_VALUE // grain, near)
         return program if best is None else of(best)
@@ -283,17 +264,14 @@ class _Search:
 def nearest(
     value: Callable[[int], float | None], asked: float, start: int, most: int, near: float
 ) -> int | None:
-    """Return the whole number from 1 to ``most`` at which a growing function is nearest to a value.
+    """Return the whole number at which a growing function is nearest to a value, None if nowhere.
 
     Args:
         value: The function; None where it has no value.
         asked: The value, above 0.
         start: Where to begin.
-        most: The largest number.
+        most: The largest number that is tried; the least is 1.
         near: Share of ``asked`` that is near enough to stop.
-
-    Returns:
-        The number; None if the function has no value anywhere that was tried.
     """
     found: dict[int, float] = {}
     low, high = 0, most + 1
@@ -344,12 +322,3 @@ def _grain(program: Program, entries: Sequence[str], lead: str) -> int:
         if all(runs(each.check()) for each in pair):
             return grain
     return program.sizes[lead]
-
-
-def _with_depth(program: Program, depth: int) -> Program:
-    repeatable = len(repeatable_units(program))
-    if not repeatable or depth == len(program.units):
-        return program
-    wanted = max(1, depth - (len(program.units) - repeatable))
-    each, more = divmod(wanted, repeatable)
-    return program.deepen([each + (at < more) for at in range(repeatable)])

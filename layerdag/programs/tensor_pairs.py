@@ -22,7 +22,7 @@ from layerdag.capturing.fake_tensors import RememberingFakeMode
 from layerdag.capturing.fake_world import fake_world
 from layerdag.errors import UsageError
 from layerdag.hardware.collectives import COMMUNICATION_OPERATORS
-from layerdag.programs.execution import quiet, run, run_node
+from layerdag.programs.execution import quiet, run, run_node, tensors_of
 from layerdag.programs.module import ProgramModule
 from layerdag.programs.nodes import ForwardGraph, Leaf
 
@@ -38,7 +38,7 @@ class Pair:
 
     Attributes:
         columns: Nodes that are split by columns.
-        between: Nodes whose results are split, in order.
+        between: Nodes whose results are split.
         row: The node that is split by rows, and whose result is summed over the ranks.
     """
 
@@ -50,12 +50,7 @@ class Pair:
 def split_pairs(
     programs: Sequence[ForwardGraph], ranks: int, bf16: bool = False
 ) -> list["SharedRun"]:
-    """Return how ranks share the pairs of a program, or of the stages of one.
-
-    Args:
-        programs: One program, or its stages.
-        ranks: Number of tensor ranks.
-        bf16: Whether they run under autocast.
+    """Return how tensor ranks share the pairs of a program, or of the stages of one.
 
     Raises:
         NodeError: If a node cannot run.
@@ -110,7 +105,8 @@ def _pairs(program: ForwardGraph) -> Iterator[Pair]:
         inside = {*columns, *between}
         closed = all(readers[at] <= {*inside, row} for at in inside)
         once = program.nodes[row].inputs and not taken & {*columns, row}
-        if columns and closed and once and len(_units(program, [*columns, row])) == 1:
+        units = {program.unit_around(program.nodes[at].module) for at in (*columns, row)}
+        if columns and closed and once and len(units) == 1:
             taken |= {*columns, row}
             yield Pair(tuple(sorted(columns)), tuple(sorted(between)), row)
 
@@ -141,13 +137,6 @@ def _before(program: ForwardGraph, row: int) -> tuple[set[int], set[int]]:
     return columns, between
 
 
-def _units(program: ForwardGraph, nodes: Sequence[int]) -> set[str]:
-    modules = (program.nodes[at].module for at in nodes)
-    return {
-        next((u for u in program.units if m == u or m.startswith(f"{u}.")), "") for m in modules
-    }
-
-
 def _fault(
     program: ForwardGraph, pair: Pair, results: Sequence[Any], mesh: DeviceMesh
 ) -> str | None:
@@ -165,7 +154,8 @@ def _fault(
 
                 inputs = [_given(made[i], mesh) for i in node.inputs]
                 made[at] = run_node(node, inputs, program.sizes, make)
-                if at != pair.row and not _is_split(made[at], mesh.size()):
+                parts = tensors_of(made[at])
+                if at != pair.row and not all(_is_split(part, mesh.size()) for part in parts):
                     return f"the result of {node.operator}{_place(program, at)} is not split evenly"
         if messages.sent:
             return f"what is between needs the parts of other ranks{_place(program, pair.row)}"
@@ -174,13 +164,8 @@ def _fault(
     return None
 
 
-@final
 class _Messages(TorchDispatchMode):
-    """Notes whether ranks send anything, as PyTorch's ``CommDebugMode``, which needs the compiler.
-
-    Attributes:
-        sent: Whether they did.
-    """
+    """Notes whether ranks send anything, without the compiler that ``CommDebugMode`` needs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -200,13 +185,9 @@ def _place(program: ForwardGraph, at: int) -> str:
     return f" of module {module}" if module else ""
 
 
-def _is_split(result: Any, ranks: int) -> bool:
-    tensors = result if isinstance(result, list | tuple) else [result]
-    placed = [tensor.placements[0] for tensor in tensors if isinstance(tensor, DTensor)]
-    return len(placed) == len(tensors) and all(
-        isinstance(place, Shard) and tensor.shape[place.dim] % ranks == 0
-        for place, tensor in zip(placed, tensors, strict=True)
-    )
+def _is_split(tensor: Tensor, ranks: int) -> bool:
+    place = tensor.placements[0] if isinstance(tensor, DTensor) else None
+    return isinstance(place, Shard) and tensor.shape[place.dim] % ranks == 0
 
 
 def _placement(pair: Pair, at: int, dims: int) -> Placement:
@@ -227,14 +208,7 @@ def _given(value: Any, mesh: DeviceMesh) -> Any:
 
 @final
 class SharedRun:
-    """Shares the pairs of a module out and runs their nodes; a ``TensorPlan``.
-
-    Args:
-        pairs: The pairs.
-
-    Attributes:
-        pairs: The same.
-    """
+    """Shares the pairs of a module out and runs their nodes; a ``TensorPlan``."""
 
     def __init__(self, pairs: Sequence[Pair]) -> None:
         self.pairs = tuple(pairs)

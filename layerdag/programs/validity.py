@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from layerdag.hardware.operators import base_name
-from layerdag.programs.execution import NodeError, run, run_fake
+from layerdag.programs.execution import NodeError, run, run_fake, tensors_of
 from layerdag.programs.module import random_leaves
 from layerdag.programs.nodes import ForwardGraph
 from layerdag.programs.operators import LEAVES, in_place
@@ -63,11 +63,9 @@ _MAX_REAL_ELEMENTS = 1 << 26  # of all results together; beyond it nothing is ru
 def check(program: ForwardGraph, training: bool = True, content: bool = False) -> list[Finding]:
     """Return why this is no step that runs; nothing if it is one.
 
-    Args:
-        program: The program.
-        training: Whether it must end in a loss that every parameter has a part in.
-        content: Whether it is also run for real if nothing else is found: fake tensors have no
-            content. Parameters are random, inputs normal, indices zeros.
+    In ``training`` it must end in a loss that every parameter has a part in. With ``content`` it is
+    also run for real if nothing else is found, as fake tensors have no content: parameters are
+    random, inputs normal, indices zeros.
     """
     try:
         results = run_fake(program)
@@ -75,25 +73,21 @@ def check(program: ForwardGraph, training: bool = True, content: bool = False) -
         operator = program.nodes[error.at].operator
         found = f"{operator} cannot run: {error.reason.rstrip('.')}"
         return [Finding(PROGRAM_RULES["program-runs"], program.name, error.at, found)]
-    beyond = [*_beyond_rows(program, results)]
-    if beyond:
+    if beyond := list(_beyond_rows(program, results)):
         return beyond
-    findings = [*_unused_results(program)]
+    findings = list(_unused_results(program))
     if training:
-        findings += _untrained(program, results)
-    if content and not findings and sum(map(_elements, results)) <= _MAX_REAL_ELEMENTS:
+        loss = results[program.outputs[0]] if len(program.outputs) == 1 else None
+        if isinstance(loss, Tensor) and not loss.ndim and loss.requires_grad:
+            findings += _unreached(program)
+        else:
+            at = program.outputs[0] if program.outputs else None
+            found = "the output is no scalar that depends on a parameter"
+            findings.append(Finding(PROGRAM_RULES["program-loss"], program.name, at, found))
+    elements = sum(part.numel() for result in results for part in tensors_of(result))
+    if content and not findings and elements <= _MAX_REAL_ELEMENTS:
         findings += _failures(program)
     return findings
-
-
-def _untrained(program: ForwardGraph, results: Sequence[Any]) -> Iterator[Finding]:
-    loss = results[program.outputs[0]] if len(program.outputs) == 1 else None
-    if isinstance(loss, Tensor) and not loss.ndim and loss.requires_grad:
-        yield from _unreached(program)
-        return
-    at = program.outputs[0] if program.outputs else None
-    found = "the output is no scalar that depends on a parameter"
-    yield Finding(PROGRAM_RULES["program-loss"], program.name, at, found)
 
 
 def _failures(program: ForwardGraph) -> Iterator[Finding]:
@@ -107,11 +101,6 @@ def _failures(program: ForwardGraph) -> Iterator[Finding]:
         return
     if isinstance(loss, Tensor) and not torch.isfinite(loss).all():
         yield Finding(rule, program.name, program.outputs[0], "its loss is not finite")
-
-
-def _elements(result: Any) -> int:
-    parts = [result] if isinstance(result, Tensor) else result
-    return sum(part.numel() for part in parts)
 
 
 def runs(findings: list[Finding]) -> bool:
