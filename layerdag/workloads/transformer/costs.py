@@ -1,126 +1,26 @@
-"""FLOPs, bytes and memory of a rank of a transformer step."""
+"""FLOPs, bytes and memory of a rank of a transformer step, and sizes of its kernels.
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+Names of sizes are those of imported traces (``layerdag.traces.pytorch.kernel_shapes``): ``m, n, k,
+batch`` of products, ``batch, heads, kv_heads, sequence, kv_sequence, head_dim`` of attention.
+Products of experts state ``experts``, those of all ranks. Steps of inference add what kernels of
+serving engines are measured by: attention the ``past`` tokens of its cache and its ``window``,
+products of experts ``experts_per_token, hidden`` and ``ffn``, the inner width of an expert here.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import final
+from typing import Literal
 
 from layerdag.plan import Plan, Step
 from layerdag.workloads.transformer.schedule import layers_held, layers_of_chunks, stage_tasks
-from layerdag.workloads.transformer.shapes import TIME_FREQUENCIES, Latent, ModelShape
+from layerdag.workloads.transformer.shapes import TIME_FREQUENCIES, ModelShape
 
 Cost = tuple[int, int]
 """Operations, and bytes read and written."""
 
-
-@dataclass(frozen=True)
-class Linear:
-    """A linear layer as one rank holds it.
-
-    Attributes:
-        inputs: Columns of its input here.
-        outputs: Columns of its output here.
-        copies: How many of them (experts of this rank) share the tokens.
-    """
-
-    inputs: int
-    outputs: int
-    copies: int = 1
-
-
-@final
-@dataclass(frozen=True)
-class LatentCosts:
-    """Costs of what other attention does not have.
-
-    Attributes:
-        latent: Widths.
-        costs: Costs of the rank.
-    """
-
-    latent: Latent
-    costs: "Costs"
-
-    @property
-    def heads(self) -> int:
-        """Heads of this rank."""
-        return self.costs.shape.heads // self.costs.plan.tensor
-
-    @property
-    def compresses_queries(self) -> bool:
-        """Whether queries are made of a compressed vector."""
-        return self.latent.query_rank > 0
-
-    @property
-    def tokens(self) -> int:
-        """Tokens of a micro-batch that this rank's tensor group computes."""
-        return self.costs.tokens
-
-    @property
-    def own_tokens(self) -> int:
-        """Tokens that this rank compresses."""
-        return self.costs.own_tokens
-
-    @property
-    def normed_width(self) -> int:
-        """Width of what is normalized after compression."""
-        return self.latent.norm_parameters
-
-    @property
-    def own_bytes(self) -> int:
-        """Bytes of what this rank compresses."""
-        return self.own_tokens * self.latent.compressed_width * self.costs.number
-
-    @property
-    def whole_bytes(self) -> int:
-        """Bytes of that of all tensor ranks."""
-        return self.tokens * self.latent.compressed_width * self.costs.number
-
-    # ---- linear layers ----
-
-    @property
-    def compress(self) -> Linear:
-        """Compressed queries, keys and values and rotary keys, the same on all tensor ranks."""
-        return Linear(self.costs.shape.hidden, self.latent.compressed_width)
-
-    @property
-    def q_up(self) -> Linear:
-        """Queries of this rank's heads."""
-        inputs = self.latent.query_rank or self.costs.shape.hidden
-        return Linear(inputs, self.heads * self.latent.key_width)
-
-    @property
-    def kv_up(self) -> Linear:
-        """Keys and values of this rank's heads."""
-        return Linear(self.latent.kv_rank, self.heads * self.latent.expanded_width)
-
-    # ---- decode ----
-
-    def into_latent(self) -> Cost:
-        """Queries multiplied with what would make keys."""
-        return self._of_each_head(self.latent.nope_width)
-
-    def out_of_latent(self) -> Cost:
-        """Weighted sums multiplied with what makes values."""
-        return self._of_each_head(self.latent.value_width)
-
-    def _of_each_head(self, width: int) -> Cost:
-        rank, number = self.latent.kv_rank, self.costs.number
-        matrices = self.heads * width * rank
-        moved = self.tokens * self.heads * (width + rank) + matrices
-        return 2 * self.tokens * matrices, moved * number
-
-    def attention(self) -> Cost:
-        """Scores of latent queries and the weighted sum of latent vectors; the cache is read."""
-        span = self.costs.step.sequence + 1
-        scored, summed = self.latent.cached_width, self.latent.kv_rank
-        operations = 2 * self.tokens * span * self.heads * (scored + summed)
-        moved = self.tokens * self.heads * (scored + summed)
-        moved += self.costs.sequences * span * scored
-        if self.costs.plan.attention == "unfused":
-            moved += 4 * self.tokens * span * self.heads  # scores: written and read, twice
-        return operations, moved * self.costs.number
-
+Gradient = Literal["", "input", "weight"]
+"""What a product computes: the output of a linear layer, or a gradient."""
 
 ELEMENTWISE = 5
 """Operations of norms, activations and the like for each number; a convention."""
@@ -130,14 +30,32 @@ ADAM = 12
 
 
 @dataclass(frozen=True)
-class Costs:
-    """Costs on one rank.
+class Linear:
+    """A linear layer as one rank computes it for a micro-batch.
 
     Attributes:
-        shape: The model.
-        plan: How it is split.
-        step: What is done.
+        inputs: Columns of its input here.
+        outputs: Columns of its output here.
+        tokens: Tokens that it is applied to.
+        copies: How many of them (experts of this rank) share the tokens evenly.
+        experts: Experts of all ranks, of which it is one; 0 for a dense layer.
     """
+
+    inputs: int
+    outputs: int
+    tokens: int
+    copies: int = 1
+    experts: int = 0
+
+    @property
+    def matrix(self) -> int:
+        """Weights of one copy here, without biases."""
+        return self.inputs * self.outputs
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Costs of a model under a plan on one rank."""
 
     shape: ModelShape
     plan: Plan
@@ -176,12 +94,6 @@ class Costs:
         return self.tokens // each * self.shape.experts_per_token
 
     @cached_property
-    def own_patches(self) -> int:
-        """Patches of a micro-batch that this rank embeds."""
-        image = self.shape.image
-        return self.own_tokens * image.patches // image.tokens if image else 0
-
-    @cached_property
     def head_tokens(self) -> int:
         """Tokens of which the output layer is computed: in inference the last of each sequence."""
         image = self.shape.image
@@ -196,105 +108,97 @@ class Costs:
     # ---- linear layers ----
 
     @cached_property
-    def qkv(self) -> Linear:
-        """Queries, keys and values."""
-        shape = self.shape
-        return Linear(shape.hidden, (shape.query_width + 2 * shape.kv_width) // self.plan.tensor)
+    def products(self) -> dict[str, Linear]:
+        """The linear layers of a layer, and of what is before and after all layers, by name.
 
-    @cached_property
-    def out(self) -> Linear:
-        """Output of attention."""
-        return Linear(self.shape.output_width // self.plan.tensor, self.shape.hidden)
-
-    @cached_property
-    def up(self) -> Linear:
-        """First linear layer of the feed-forward block, gate included."""
-        return Linear(self.shape.hidden, self.shape.up_width // self._sharers, self._experts)
-
-    @cached_property
-    def down(self) -> Linear:
-        """Second linear layer of the feed-forward block."""
-        return Linear(self.shape.feed_forward // self._sharers, self.shape.hidden, self._experts)
-
-    @cached_property
-    def shared_up(self) -> Linear:
-        """First linear layer of the shared experts, which are one block."""
-        width = self.shape.shared_experts * self.shape.up_width
-        return Linear(self.shape.hidden, width // self.plan.tensor)
-
-    @cached_property
-    def shared_down(self) -> Linear:
-        """Second linear layer of the shared experts."""
-        width = self.shape.shared_experts * self.shape.feed_forward
-        return Linear(width // self.plan.tensor, self.shape.hidden)
-
-    @cached_property
-    def router(self) -> Linear:
-        """Router of a mixture, the same on all tensor ranks."""
-        return Linear(self.shape.hidden, self.shape.experts)
-
-    @cached_property
-    def logits(self) -> Linear:
-        """Output layer; the vocabulary is padded to a multiple of the tensor ranks."""
-        return Linear(self.shape.hidden, -(-self.shape.vocabulary // self.plan.tensor))
-
-    @cached_property
-    def modulation(self) -> Linear:
-        """Scales, shifts and gates of a layer, from time step and label."""
-        shape = self.shape
-        return Linear(shape.hidden, shape.modulations * shape.hidden // self.plan.tensor)
-
-    @cached_property
-    def last_modulation(self) -> Linear:
-        """Scale and shift of the last norm."""
-        return Linear(self.shape.hidden, self.modulation.outputs // 3)
-
-    @cached_property
-    def patches(self) -> Linear:
-        """Embedding of patches, the same on all tensor ranks."""
-        image = self.shape.image
-        return Linear(image.patch_numbers if image else 0, self.shape.hidden)
-
-    @property
-    def _sharers(self) -> int:
-        return self.plan.expert_sharers if self.shape.experts else self.plan.tensor
+        Compressing layers of latent attention, routers and the embedding of patches are the same on
+        all tensor ranks; the vocabulary is padded to a multiple of these.
+        """
+        shape, tensor, tokens, hidden = self.shape, self.plan.tensor, self.tokens, self.shape.hidden
+        found = {}
+        if shape.modulations:
+            width = shape.modulations * hidden // tensor
+            found["modulation"] = Linear(hidden, width, self.sequences)
+            found["modulation.head"] = Linear(hidden, width // 3, self.sequences)
+        if latent := shape.latent:
+            heads = shape.heads // tensor
+            found["compress"] = Linear(hidden, latent.compressed_width, self.own_tokens)
+            found["q_up"] = Linear(latent.query_rank or hidden, heads * latent.key_width, tokens)
+            found["kv_up"] = Linear(latent.kv_rank, heads * latent.expanded_width, tokens)
+        else:
+            width = shape.query_width + 2 * shape.kv_width
+            found["qkv"] = Linear(hidden, width // tensor, tokens)
+        found["out"] = Linear(shape.output_width // tensor, hidden, tokens)
+        up, down = shape.up_width, shape.feed_forward
+        if shape.experts:
+            found["router"] = Linear(hidden, shape.experts, self.own_tokens)
+            sharers = self.plan.expert_sharers
+            spread = (self.routed, self._experts, shape.experts)
+            found["up"] = Linear(hidden, up // sharers, *spread)
+            found["down"] = Linear(down // sharers, hidden, *spread)
+        else:
+            found["up"] = Linear(hidden, up // tensor, tokens)
+            found["down"] = Linear(down // tensor, hidden, tokens)
+        if shape.shared_experts:  # one block
+            found["shared_up"] = Linear(hidden, shape.shared_experts * up // tensor, tokens)
+            found["shared_down"] = Linear(shape.shared_experts * down // tensor, hidden, tokens)
+        if image := shape.image:
+            patches = self.own_tokens * image.patches // image.tokens
+            found["patches"] = Linear(image.patch_numbers, hidden, patches)
+        found["logits"] = Linear(hidden, -(-shape.vocabulary // tensor), self.head_tokens)
+        return found
 
     @property
     def _experts(self) -> int:
         return max(self.shape.experts // self.plan.expert, 1)
 
-    def linear(self, layer: Linear, tokens: int, *, low: bool = False) -> Cost:
-        """Forward: two operations for each multiply-accumulate; ``low``: of cast operands."""
-        return self._product(layer, tokens, self._operand(low), low)
+    def product(self, layer: Linear, gradient: Gradient = "", *, low: bool = False) -> Cost:
+        """Two operations for each multiply-accumulate.
 
-    def linear_dx(self, layer: Linear, tokens: int, *, low: bool = False) -> Cost:
-        """Gradient of the input."""
-        return self._product(layer, tokens, self._operand(low), low)
+        The gradient of the weight is added to what earlier micro-batches left; ``low`` means that
+        operands are cast to the format of the layers' products.
+        """
+        numbers = self.step.numbers
+        read, written = (numbers.operand, self.number) if low else (self.number,) * 2
+        weight = 2 * numbers.gradients if gradient == "weight" else read
+        moved = layer.tokens * (layer.inputs * read + layer.outputs * written)
+        moved = int(moved + layer.copies * layer.matrix * weight)
+        return 2 * layer.tokens * layer.matrix, moved
 
-    def linear_dw(self, layer: Linear, tokens: int, *, low: bool = False) -> Cost:
-        """Gradient of the weight, added to what earlier micro-batches left."""
-        return self._product(layer, tokens, 2 * self.step.numbers.gradients, low)
+    def product_sizes(self, layer: Linear, gradient: Gradient = "") -> dict[str, int]:
+        """Return the sizes that the kernel of a product is called with."""
+        each = -(-layer.tokens // layer.copies)
+        m, n, k = {
+            "": (each, layer.outputs, layer.inputs),
+            "input": (each, layer.inputs, layer.outputs),
+            "weight": (layer.inputs, layer.outputs, each),
+        }[gradient]
+        sizes = {"m": m, "n": n, "k": k, "batch": layer.copies}
+        if layer.experts:
+            sizes["experts"] = layer.experts
+            if not self.step.training:
+                sizes["experts_per_token"] = self.shape.experts_per_token
+                sizes |= {"hidden": self.shape.hidden, "ffn": self.products["down"].inputs}
+        return sizes
 
-    def _operand(self, low: bool) -> int | float:
-        return self.step.numbers.operand if low else self.step.numbers.weights
+    def condition(self) -> Cost:
+        """Embedding of time step and label: a network of two layers, and a look-up."""
+        operations, moved = zip(*map(self.product, self._condition), strict=True)
+        return sum(operations), sum(moved)
 
-    def _product(self, layer: Linear, tokens: int, weight_bytes: int | float, low: bool) -> Cost:
-        matrix = layer.inputs * layer.outputs
-        read, written = (self.step.numbers.operand, self.number) if low else (self.number,) * 2
-        moved = tokens * (layer.inputs * read + layer.outputs * written)
-        return 2 * tokens * matrix, int(moved + layer.copies * matrix * weight_bytes)
-
-    # ---- attention ----
-
-    @cached_property
-    def latent(self) -> LatentCosts | None:
-        """Costs of latent attention, where the model has it."""
-        return LatentCosts(self.shape.latent, self) if self.shape.latent else None
+    def condition_back(self) -> Cost:
+        """Gradients of both layers' weights, and of the second one's input."""
+        first, second = self._condition
+        made = [self.product(first, "weight"), self.product(second, "weight")]
+        operations, moved = zip(*made, self.product(second, "input"), strict=True)
+        return sum(operations), sum(moved)
 
     @property
-    def absorbed(self) -> bool:
-        """Whether attention is computed in the space of compressed keys and values."""
-        return self.shape.latent is not None and self.step.phase == "decode"
+    def _condition(self) -> tuple[Linear, Linear]:
+        hidden, rows = self.shape.hidden, self.sequences
+        return Linear(TIME_FREQUENCIES, hidden, rows), Linear(hidden, hidden, rows)
+
+    # ---- attention ----
 
     def attention(self) -> Cost:
         """Scores and weighted sum: two products with the whole (cached) sequence."""
@@ -318,6 +222,47 @@ class Costs:
         """Gradients of queries, keys, values: twice the products of the forward pass."""
         operations, moved = self.attention()
         return 2 * operations, 2 * moved
+
+    def attention_sizes(self) -> dict[str, int]:
+        """Return the sizes that the attention core of a rank is called with."""
+        shape, tensor, decode = self.shape, self.plan.tensor, self.step.phase == "decode"
+        sizes = {
+            "batch": self.sequences,
+            "heads": shape.heads // tensor,
+            "kv_heads": max(shape.key_heads // tensor, 1),
+            "sequence": self.tokens // self.sequences,
+            "kv_sequence": self.step.sequence + decode,
+            "head_dim": shape.head_width,
+        }
+        if self.step.phase in ("prefill", "decode") and not shape.latent:
+            sizes["past"] = self.step.sequence if decode else 0
+            sizes["window"] = shape.window
+        return sizes
+
+    def latent_bytes(self, tokens: int) -> int:
+        """Return the bytes of the compressed queries, keys and values of some tokens."""
+        latent = self.shape.latent
+        return tokens * latent.compressed_width * self.number if latent else 0
+
+    def through_latent(self, kind: Literal["key", "value"]) -> Cost:
+        """Decode: queries times what would make keys, or weighted sums times what makes values."""
+        latent, heads = self.shape.latent, self.shape.heads // self.plan.tensor
+        assert latent
+        width = latent.nope_width if kind == "key" else latent.value_width
+        matrices = heads * width * latent.kv_rank
+        moved = self.tokens * heads * (width + latent.kv_rank) + matrices
+        return 2 * self.tokens * matrices, moved * self.number
+
+    def latent_attention(self) -> Cost:
+        """Decode: scores of latent queries and the weighted sum of latent vectors of the cache."""
+        latent, heads = self.shape.latent, self.shape.heads // self.plan.tensor
+        assert latent
+        span = self.step.sequence + 1
+        width = latent.cached_width + latent.kv_rank
+        moved = self.tokens * heads * width + self.sequences * span * latent.cached_width
+        if self.plan.attention == "unfused":
+            moved += 4 * self.tokens * span * heads  # scores: written and read, twice
+        return 2 * self.tokens * span * heads * width, moved * self.number
 
     # ---- what is done for each number ----
 
@@ -376,15 +321,15 @@ class Costs:
     @cached_property
     def layer_dense(self) -> int:
         """Parameters of one layer here, without experts."""
-        shape, tensor = self.shape, self.plan.tensor
-        count = self.out.inputs * self.out.outputs + self._projections
-        count += shape.hidden if shape.biases in ("attention", "all") else 0
+        shape, tensor, hidden = self.shape, self.plan.tensor, self.shape.hidden
+        of_heads = ("qkv", "q_up", "kv_up", "out")
+        count = sum(self.products[name].matrix for name in of_heads if name in self.products)
+        count += self.products["qkv"].outputs if shape.biases != "none" else 0
+        count += hidden if shape.biases in ("attention", "all") else 0
         count += 2 * shape.head_width if shape.qk_norm else 0
-        count += shape.router_parameters + 2 * shape.norm_parameters
-        count += self.modulation.outputs * (shape.hidden + 1)
-        if not shape.experts:
-            return count + self._feed_forward(tensor)
-        return count + shape.shared_experts * self._feed_forward(tensor)
+        count += shape.modulations * hidden // tensor * (hidden + 1)
+        blocks = shape.shared_experts if shape.experts else 1
+        return count + self.layer_shared + blocks * self._feed_forward(tensor)
 
     @cached_property
     def layer_shared(self) -> int:
@@ -393,30 +338,21 @@ class Costs:
         count = 2 * shape.norm_parameters + shape.router_parameters
         return count + (shape.latent.shared_parameters(shape.hidden) if shape.latent else 0)
 
-    @property
-    def _projections(self) -> int:
-        shape = self.shape
-        if shape.latent:
-            here = shape.heads // self.plan.tensor
-            count = shape.latent.expanding_parameters(shape.hidden, here)
-            return count + shape.latent.shared_parameters(shape.hidden)
-        count = self.qkv.inputs * self.qkv.outputs
-        return count + (self.qkv.outputs if shape.biases != "none" else 0)
-
     @cached_property
     def layer_experts(self) -> int:
         """Parameters of the experts of one layer here."""
-        return self._experts * self._feed_forward(self._sharers) if self.shape.experts else 0
+        each = self._feed_forward(self.plan.expert_sharers)
+        return self._experts * each if self.shape.experts else 0
 
-    def _feed_forward(self, tensor: int) -> int:
+    def _feed_forward(self, sharers: int) -> int:
         shape = self.shape
-        count = shape.hidden * (shape.up_width + shape.feed_forward) // tensor
-        return count + (shape.up_width // tensor + shape.hidden if shape.biases == "all" else 0)
+        count = shape.hidden * (shape.up_width + shape.feed_forward) // sharers
+        return count + (shape.up_width // sharers + shape.hidden if shape.biases == "all" else 0)
 
     @cached_property
     def table(self) -> int:
         """Parameters of the token embedding here; of the output layer as well."""
-        return self.logits.outputs * self.shape.hidden
+        return self.products["logits"].matrix
 
     @cached_property
     def entry(self) -> int:
@@ -429,28 +365,10 @@ class Costs:
         """Parameters behind the last layer; ``shared``: a tied token table is here already."""
         table = 0 if self.shape.tied and shared else self.table
         if self.shape.image:
-            table += self.logits.outputs + self.last_modulation.outputs * (self.shape.hidden + 1)
+            table += self.products["logits"].outputs
+        if self.shape.modulations:
+            table += self.products["modulation.head"].outputs * (self.shape.hidden + 1)
         return table + self.shape.norm_parameters
-
-
-def condition(costs: Costs) -> Cost:
-    """Return the cost of the embedding: a network of two layers, and a look-up."""
-    return _time(costs, costs.linear)
-
-
-def condition_backward(costs: Costs) -> Cost:
-    """Return that of the gradients of both layers' weights, and of the second one's input."""
-    operations, moved = _time(costs, costs.linear_dw)
-    second = Linear(costs.shape.hidden, costs.shape.hidden)
-    more, further = costs.linear_dx(second, costs.sequences)
-    return operations + more, moved + further
-
-
-def _time(costs: Costs, product: Callable[[Linear, int], Cost]) -> Cost:
-    hidden = costs.shape.hidden
-    layers = (Linear(TIME_FREQUENCIES, hidden), Linear(hidden, hidden))
-    operations, moved = zip(*(product(layer, costs.sequences) for layer in layers), strict=True)
-    return sum(operations), sum(moved)
 
 
 @dataclass(frozen=True)
@@ -458,12 +376,7 @@ class RankMemory:
     """Peak memory of one rank in bytes, by what it holds.
 
     Attributes:
-        weights: Weights that the rank keeps.
         gathered: Weights of two layers, gathered for the time of their use (ZeRO 3).
-        gradients: Gradients that the rank keeps.
-        optimizer: States of the optimizer.
-        activations: What forward passes keep for backward passes, at its peak.
-        kv_cache: Keys and values of all sequences (inference).
     """
 
     weights: int
@@ -476,8 +389,7 @@ class RankMemory:
     @property
     def total(self) -> int:
         """All of it."""
-        kept = self.weights + self.gathered + self.gradients + self.optimizer
-        return kept + self.activations + self.kv_cache
+        return sum(asdict(self).values())
 
 
 def rank_memory(costs: Costs, stage: int) -> RankMemory:
@@ -537,7 +449,7 @@ def layer_activations(costs: Costs) -> int:
     queries = costs.tokens * (shape.query_width + shape.output_width) * number
     keys = costs.tokens * plan.context * (shape.kv_width + shape.value_width) * number
     kept += (queries + keys) // plan.tensor  # attention's inputs and its output
-    kept += costs.latent.own_bytes if costs.latent else 0
+    kept += costs.latent_bytes(costs.own_tokens)
     if plan.attention == "unfused" and plan.recompute == "none":
         scores = costs.tokens * costs.step.sequence * shape.heads // plan.tensor
         kept += scores * (2 * number + 1 if shape.dropout else number)
@@ -557,10 +469,6 @@ def expert_width(costs: Costs) -> int:
 
 
 def _kept(costs: Costs, stage: int) -> int:
-    """Return the peak of what forward passes keep, walking along the schedule.
-
-    What a forward pass keeps is held until the gradients of weights are there.
-    """
     shape, plan, number = costs.shape, costs.plan, costs.number
     own = costs.own_tokens * shape.hidden
     chunks = layers_of_chunks(shape.layers, plan, stage)
@@ -573,23 +481,32 @@ def _kept(costs: Costs, stage: int) -> int:
     ]
     kept[0] += own if shape.dropout and stage == 0 else 0
     if stage == plan.pipeline - 1:  # inputs of the last norm and of the output layer, logits
-        kept[-1] += 2 * own * number + 4 * costs.head_tokens * costs.logits.outputs
-    last = "weights" if plan.splits_backward else "backward"
-    held = most = 0
-    for task in stage_tasks(plan, stage, costs.step.micro_batches):
-        held += kept[task.chunk] * ((task.kind == "forward") - (task.kind == last))
-        most = max(most, held)
+        kept[-1] += 2 * own * number + 4 * costs.head_tokens * costs.products["logits"].outputs
+    most = most_kept(costs, stage, kept)
     again = (layer_activations(costs.of_layer(layers[0])) for layers in chunks if layers)
     return most + (max(again, default=0) if plan.recompute in ("alternate", "full") else 0)
 
 
+def most_kept(costs: Costs, stage: int, kept: Sequence[int]) -> int:
+    """Return the peak of what forward passes keep, walking along the schedule of a stage.
+
+    A pass through a chunk keeps its part until the gradients of its weights are there.
+    """
+    last = "weights" if costs.plan.splits_backward else "backward"
+    held = most = 0
+    for task in stage_tasks(costs.plan, stage, costs.step.micro_batches):
+        held += kept[task.chunk] * ((task.kind == "forward") - (task.kind == last))
+        most = max(most, held)
+    return most
+
+
 def _passing(costs: Costs) -> int:
     shape, tensor = costs.shape, costs.plan.tensor
-    inner = costs.tokens * (shape.up_width + shape.feed_forward) // tensor
-    inner = expert_width(costs) if shape.experts else inner
-    if shape.dense_layers:
-        dense = shape.dense
-        inner = max(inner, costs.tokens * (dense.up_width + dense.feed_forward) // tensor)
+    dense = shape.dense
+    inner = costs.tokens * (dense.up_width + dense.feed_forward) // tensor
+    if shape.experts:
+        routed = expert_width(costs)
+        inner = max(inner, routed) if shape.dense_layers else routed
     return (2 * costs.tokens * shape.hidden + inner) * costs.number
 
 

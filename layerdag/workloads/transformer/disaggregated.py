@@ -1,11 +1,12 @@
 """Disaggregated serving: ranks that compute prompts and ranks that continue them."""
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
@@ -19,23 +20,18 @@ from layerdag.workloads.transformer.costs import Costs, rank_memory
 from layerdag.workloads.transformer.fit import check_fit
 from layerdag.workloads.transformer.hugging_face import model
 from layerdag.workloads.transformer.job import job_figures
-from layerdag.workloads.transformer.mesh import PEERS, ROLES, DeviceMesh
+from layerdag.workloads.transformer.mesh import PEERS, ROLES, peer_R, rank_groups
 from layerdag.workloads.transformer.pipeline_stage import Message, Transfer, stage_trace
 from layerdag.workloads.transformer.schedule import layers_of_chunks
 from layerdag.workloads.transformer.shapes import ModelShape
 
 _TOKEN_BYTES = 8  # a token is a 64-bit integer
+_OF_PREFILL = ("sequence_parallel",)
+_OF_STEP = ("batch", "sequence", "tokens", "precision", "causal")
 
 
-@dataclass(frozen=True)
-class Coordinates:
-    """A rank of a plan.
-
-    Attributes:
-        stage: Pipeline stage.
-        data: Replica.
-        tensor: Tensor rank.
-    """
+class Coordinates(NamedTuple):
+    """A rank of a plan."""
 
     stage: int
     data: int
@@ -45,11 +41,7 @@ class Coordinates:
 @final
 @dataclass(frozen=True)
 class PlanRanks:
-    """The ranks of one of the two plans.
-
-    Attributes:
-        costs: Costs of its ranks.
-    """
+    """The ranks of one of the two plans."""
 
     costs: Costs
 
@@ -61,19 +53,13 @@ class PlanRanks:
     def coordinates(self) -> Iterator[Coordinates]:
         """Yield the coordinates of each rank, in order."""
         plan = self.costs.plan
-        for rank in range(plan.ranks):
-            rest, tensor = divmod(rank, plan.tensor)
-            stage, data = divmod(rest, plan.data)
-            yield Coordinates(stage, data, tensor)
+        degrees = map(range, (plan.pipeline, plan.data, plan.tensor))
+        return itertools.starmap(Coordinates, itertools.product(*degrees))
 
     def rank(self, at: Coordinates) -> int:
         """Return the rank at these coordinates, counted from 0 on this side."""
         plan = self.costs.plan
         return (at.stage * plan.data + at.data) * plan.tensor + at.tensor
-
-    def stage_of(self, layer: int) -> int:
-        """Return the stage that holds a layer."""
-        return next(s for s in range(self.costs.plan.pipeline) if layer in self.layers(s))
 
     def layers(self, stage: int) -> range:
         """Return the layers of a stage."""
@@ -100,10 +86,6 @@ class CacheRoutes:
     Every decoding rank receives the sequences, layers and key heads that it holds, each once. What
     is compressed to latent vectors has no heads: each tensor rank receives all of it, from one of
     the tensor ranks that prefill, of which all have it.
-
-    Attributes:
-        prefill: Ranks that send.
-        decode: Ranks that receive.
     """
 
     prefill: PlanRanks
@@ -129,16 +111,16 @@ class CacheRoutes:
 
     def _layers_and_stages(self, at: Coordinates, sends: bool) -> Iterator[tuple[int, int]]:
         here, there = (self.prefill, self.decode) if sends else (self.decode, self.prefill)
+        stages = range(there.costs.plan.pipeline)
         for layer in here.layers(at.stage):
-            yield layer, there.stage_of(layer)
+            yield layer, next(stage for stage in stages if layer in there.layers(stage))
         tokens, last = here.costs.shape.layers, self.prefill.costs.plan.pipeline - 1
         if at.stage == (last if sends else 0):  # tokens go from the last stage to the first
             yield tokens, 0 if sends else last
 
     def _heads(self, tensor: int, sends: bool, layer: int) -> Iterator[tuple[int, int]]:
-        here, there = self.prefill.costs.plan.tensor, self.decode.costs.plan.tensor
-        others = there if sends else here
-        for other in range(others):
+        there = self.decode if sends else self.prefill
+        for other in range(there.costs.plan.tensor):
             source, target = (tensor, other) if sends else (other, tensor)
             each = self._shared(source, target, layer)
             if each:
@@ -154,26 +136,9 @@ class CacheRoutes:
         if shape.latent:
             return of_layer * chosen
         sent, received = shape.key_heads // senders, shape.key_heads // receivers
-        first, last = (
-            max(source * sent, target * received),
-            min((source + 1) * sent, (target + 1) * received),
-        )
+        first = max(source * sent, target * received)
+        last = min((source + 1) * sent, (target + 1) * received)
         return of_layer // shape.key_heads * max(last - first, 0)
-
-
-@dataclass(frozen=True)
-class _Classes:
-    """Traces of all ranks.
-
-    Attributes:
-        traces: Each distinct trace once.
-        class_R: Trace of each rank.
-        slots: Ranks that each rank exchanges the cache with.
-    """
-
-    traces: tuple[Trace, ...]
-    class_R: tuple[int, ...]
-    slots: tuple[list[int], ...]
 
 
 @final
@@ -185,9 +150,8 @@ class DisaggregatedJob:
     computed; a decoding rank computes its first token layer by layer as they arrive.
 
     Attributes:
-        shape: The model.
-        prefill: How it is split over the ranks that compute prompts.
-        decode: How it is split over the ranks that make tokens.
+        prefill: Plan of the ranks that compute prompts.
+        decode: Plan of the ranks that make tokens.
         step: The prompts ("prefill"), with the tokens that are made of each.
         decode_micro_batches: Parts into which a decoding replica cuts its share of the batch.
 
@@ -234,8 +198,11 @@ class DisaggregatedJob:
         return self.prefill.ranks + self.decode.ranks
 
     @cached_property
-    def _classes(self) -> _Classes:
-        """The traces; ranks of a stage with the same messages share one."""
+    def _classes(self) -> tuple[tuple[Trace, ...], list[int], list[list[int]]]:
+        """The distinct traces, the one of each rank, and whom each rank exchanges the cache with.
+
+        Ranks of a stage with the same messages share a trace.
+        """
         routes = CacheRoutes(*(PlanRanks(costs) for costs in self.sides.values()))
         known: dict[Any, int] = {}
         traces: list[Trace] = []
@@ -248,25 +215,37 @@ class DisaggregatedJob:
                 key = (side, at.stage, tuple(messages.items()))
                 if key not in known:
                     known[key] = len(traces)
-                    traces.append(_of_side(side, stage_trace(costs, at.stage, transfer)))
+                    trace = stage_trace(costs, at.stage, transfer)
+                    named = {role: f"{side}_{role}" for role in ROLES}
+                    texts = tuple(named.get(text, text) for text in trace.strings)
+                    traces.append(replace(trace, strings=texts))
                 class_R.append(known[key])
                 other = self.prefill.ranks if side == "prefill" else 0
                 slots.append([other + rank for rank in ranks])
-        return _Classes(tuple(traces), tuple(class_R), tuple(slots))
+        return tuple(traces), class_R, slots
 
     def workload(self) -> Workload:
         """Return the traces of all ranks with their groups; each is made when it is asked for."""
-        made = self._classes
-        slots_RS = np.zeros((self.ranks, max(map(len, made.slots))), dtype=np.int64)
-        for rank, slots in enumerate(made.slots):
-            slots_RS[rank, : len(slots)] = slots
-        neighbors = [self._neighbor_R(peer) for peer in PEERS]
-        traces = RankTraces(
-            made.traces,
-            np.array(made.class_R),
-            dict(self._groups(made.traces)),
-            [*neighbors, *slots_RS.T],
-        )
+        distinct, class_R, slots = self._classes
+        slots_RS = np.zeros((self.ranks, max(map(len, slots))), dtype=np.int64)
+        for rank, others in enumerate(slots):
+            slots_RS[rank, : len(others)] = others
+        first = self.prefill.ranks
+        neighbors = [
+            np.concatenate([peer_R(self.prefill, peer), peer_R(self.decode, peer) + first])
+            for peer in PEERS
+        ]
+        used = {text for trace in distinct for text in trace.strings}
+        groups = {
+            f"{side}_{role}": rank_groups(plan, role) + before
+            for side, plan, before in (
+                ("prefill", self.prefill, 0),
+                ("decode", self.decode, first),
+            )
+            for role in ROLES
+            if f"{side}_{role}" in used
+        }
+        traces = RankTraces(distinct, np.array(class_R), groups, [*neighbors, *slots_RS.T])
         return Workload(traces, traces.groups, self.shape.name, self.notes)
 
     @property
@@ -275,22 +254,10 @@ class DisaggregatedJob:
         length = self.step.sequence + self.step.tokens
         return (*self.shape.notes, *self.shape.beyond_positions(length))
 
-    def _neighbor_R(self, peer: str) -> np.ndarray:
-        first, second = DeviceMesh(self.prefill).peer_R(peer), DeviceMesh(self.decode).peer_R(peer)
-        return np.concatenate([first, second + self.prefill.ranks])
-
-    def _groups(self, traces: tuple[Trace, ...]) -> Iterator[tuple[str, np.ndarray]]:
-        used = {text for trace in traces for text in trace.strings}
-        plans = {"prefill": (self.prefill, 0), "decode": (self.decode, self.prefill.ranks)}
-        for side, (plan, first) in plans.items():
-            for role in ROLES:
-                if f"{side}_{role}" in used:
-                    yield f"{side}_{role}", DeviceMesh(plan).groups(role) + first
-
     def summary(self) -> dict[str, Any]:
         """Return the figures that ``layerdag workload --json`` prints; see ``SymbolicJob``."""
-        made = self._classes
-        counts = np.bincount(made.class_R, minlength=len(made.traces)).tolist()
+        distinct, class_R, _ = self._classes
+        counts = np.bincount(class_R, minlength=len(distinct)).tolist()
         memory = [
             {"side": side, "stage": stage, "total": held.total, **asdict(held)}
             for side, costs in self.sides.items()
@@ -301,7 +268,10 @@ class DisaggregatedJob:
             side: FORMULAS.facts(StepSettings(costs.plan, costs.step))
             for side, costs in self.sides.items()
         }
+        figures = [_received_cache(trace) for trace in distinct]
+        messages, moved = zip(*(figures[kind] for kind in class_R), strict=True)
         step = self.step
+        elements = step.batch * step.sequence * self.shape.layers * self.shape.cached_width
         return {
             "model": self.shape.name,
             "parameters": self.shape.parameters,
@@ -309,29 +279,16 @@ class DisaggregatedJob:
             "plan": {side: each["plan"] for side, each in settings.items()},
             "step": {side: each["step"] for side, each in settings.items()},
             "ranks": self.ranks,
-            **job_figures(made.traces, counts),
+            **job_figures(distinct, counts),
             "tokens": step.batch * (step.sequence + step.tokens),
-            "transfer": self._transfer_figures(),
+            "transfer": {
+                "messages": sum(messages),
+                "bytes": sum(moved),
+                "cache_bytes": elements * step.numbers.weights,
+            },
             "memory": memory,
             "peak_memory": max(entry["total"] for entry in memory),
         }
-
-    def _transfer_figures(self) -> dict[str, int]:
-        made = self._classes
-        figures = [_received_cache(trace) for trace in made.traces]
-        messages, moved = zip(*(figures[kind] for kind in made.class_R), strict=True)
-        step = self.sides["prefill"].step
-        elements = step.batch * step.sequence * self.shape.layers * self.shape.cached_width
-        return {
-            "messages": sum(messages),
-            "bytes": sum(moved),
-            "cache_bytes": elements * step.numbers.weights,
-        }
-
-
-def _of_side(side: str, trace: Trace) -> Trace:
-    named = {role: f"{side}_{role}" for role in ROLES}
-    return replace(trace, strings=tuple(named.get(text, text) for text in trace.strings))
 
 
 def _received_cache(trace: Trace) -> tuple[int, int]:
@@ -344,11 +301,9 @@ def _received_cache(trace: Trace) -> tuple[int, int]:
 def disaggregated_job(name: str | Path | ModelShape, **settings: Any) -> DisaggregatedJob:
     """Return a step whose prompts some ranks compute and whose tokens others make.
 
-    Args:
-        name: A model of ``PRESETS``, a ``config.json`` of Hugging Face, or a shape.
-        **settings: ``batch``, ``sequence``, ``tokens``, ``precision``, ``causal`` and ``attention``
-            of both sides; ``data``, ``tensor``, ``pipeline``, ``expert`` and ``micro_batches`` of
-            each, with ``prefill_`` or ``decode_`` before them; ``prefill_sequence_parallel``.
+    Settings are ``batch``, ``sequence``, ``tokens``, ``precision``, ``causal`` and ``attention``
+    of both sides; ``data``, ``tensor``, ``pipeline``, ``expert`` and ``micro_batches`` of each,
+    with ``prefill_`` or ``decode_`` before them; ``prefill_sequence_parallel``.
 
     Raises:
         UsageError: If there is no such model or setting, or numbers do not fit together.
@@ -398,9 +353,3 @@ def _require_known(settings: dict[str, Any]) -> None:
             f"workload() has no setting '{word}' in a disaggregated step."
             f"{did_you_mean(word, known)} Known: {', '.join(known)}."
         )
-
-
-_OF_PREFILL = ("sequence_parallel",)
-
-
-_OF_STEP = ("batch", "sequence", "tokens", "precision", "causal")

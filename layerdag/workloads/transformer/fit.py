@@ -9,33 +9,21 @@ MAX_LAYER_RUNS = 100_000
 
 
 def check_fit(shape: ModelShape, plan: Plan, step: Step) -> None:
-    """Refuse a model that the plan cannot split.
-
-    Raises:
-        ConfigError: Naming the two numbers that do not fit, and what to change.
-    """
+    """Raise ConfigError, which names the two numbers, if the plan cannot split the model."""
     _check_experts(plan)
     sharers = plan.data * step.micro_batches
     length = plan.context * (plan.tensor if plan.sequence_parallel else 1)
     split = step.sequence if step.phase != "decode" else length
-    for what, total, over, parts in (
-        ("query heads", shape.heads, "tensor ranks", plan.tensor),
-        ("key heads", shape.key_heads, "tensor ranks", plan.tensor),
-        (
-            "feed-forward columns",
-            shape.feed_forward,
-            "tensor ranks",
-            plan.expert_sharers if shape.experts else plan.tensor,
-        ),
-        (
-            "feed-forward columns of dense layers",
-            shape.dense_feed_forward,
-            "tensor ranks",
-            plan.tensor,
-        ),
-        ("experts", shape.experts, "expert ranks", plan.expert),
-        ("sequences", step.batch, "data ranks x micro-batches", sharers),
-        ("tokens of a sequence", split, "context ranks (x tensor ranks)", length),
+    over_tensor = ("tensor ranks", plan.tensor)
+    sharers_of_experts = ("tensor ranks", plan.expert_sharers if shape.experts else plan.tensor)
+    for what, total, (over, parts) in (
+        ("query heads", shape.heads, over_tensor),
+        ("key heads", shape.key_heads, over_tensor),
+        ("feed-forward columns", shape.feed_forward, sharers_of_experts),
+        ("feed-forward columns of dense layers", shape.dense_feed_forward, over_tensor),
+        ("experts", shape.experts, ("expert ranks", plan.expert)),
+        ("sequences", step.batch, ("data ranks x micro-batches", sharers)),
+        ("tokens of a sequence", split, ("context ranks (x tensor ranks)", length)),
     ):
         if total % parts:
             raise ConfigError(

@@ -1,7 +1,6 @@
 """The sizes of a transformer, by its name or in a ``config.json`` of Hugging Face."""
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -88,12 +87,7 @@ _WITHOUT_SHAPES = re.compile(
 
 @dataclass(frozen=True)
 class _Config:
-    """A ``config.json``.
-
-    Attributes:
-        path: For messages.
-        values: What it holds.
-    """
+    """The values of a ``config.json``."""
 
     path: Path
     values: dict[str, Any]
@@ -160,22 +154,15 @@ def read_hugging_face(path: Path) -> ModelShape:
     _refuse_parts(config)
     read = _latent_config if kind in _LATENT else _gpt_config if kind == "gpt2" else _llama_config
     try:
-        shape = read(_name(config), config)
+        # The name is in all that is handed on, so it is no path: neither the folder of the file
+        # nor the one that the file may say the model was loaded from.
+        stated = str(values.get("_name_or_path") or "")
+        shape = read(stated if _HUB_NAME.fullmatch(stated) else kind, config)
     except KeyError as error:
         raise DataError(f"{path}: lacks {error.args[0]!r}, which a {kind} has; add it.") from None
     except ConfigError as error:
         raise DataError(f"{path}: {error}") from None
     return replace(shape, notes=_unknown(config))
-
-
-def _name(config: _Config) -> str:
-    """Return the name that the file states, else the type of the model.
-
-    The name is in all that is handed on, so it is no path: neither the folder of the file nor the
-    one that the file may say the model was loaded from.
-    """
-    stated = str(config.values.get("_name_or_path") or "")
-    return stated if _HUB_NAME.fullmatch(stated) else config.kind
 
 
 def _check_mixture(config: _Config) -> None:
@@ -198,7 +185,7 @@ def _check_mixture(config: _Config) -> None:
         )
     asked = config.kind in _MIXTURES or any(values.get(key) for key in _OF_MIXTURES)
     if asked and not known:
-        found = _listed(key for key in values if re.search(r"expert|moe", key))
+        found = ", ".join(key for key in values if re.search(r"expert|moe", key))
         raise config.refuse(
             f"a {config.kind} that is a mixture states its experts as {' or '.join(_EXPERTS)}, "
             f"which is missing; of mixtures it has {found or 'no key at all'}. Rename the key that "
@@ -241,10 +228,6 @@ def _unknown(config: _Config) -> tuple[Note, ...]:
             effect = f"steps are made with {_ACTIVATIONS[key][0]}"
             notes.add(NoteKind.OPERATOR, f"{key}: {value}", effect)
     return notes.notes
-
-
-def _listed(words: Iterable[str]) -> str:
-    return ", ".join(words)
 
 
 def _gpt_config(name: str, config: _Config) -> ModelShape:

@@ -29,11 +29,6 @@ from layerdag.workloads.transformer.shapes import ModelShape
 class SymbolicJob:
     """One step of a model under a plan.
 
-    Attributes:
-        shape: The model.
-        plan: How it is split over ranks.
-        step: What is done.
-
     Raises:
         ConfigError: If the plan cannot split the model; names the numbers.
     """
@@ -105,42 +100,19 @@ def job_figures(traces: tuple[Trace, ...], ranks: int | Sequence[int]) -> dict[s
         ranks: How many ranks have each of them; one number for all, or one for each.
     """
     counts = [ranks] * len(traces) if isinstance(ranks, int) else list(ranks)
-    found = [(_StageFigures.from_trace(trace), n) for trace, n in zip(traces, counts, strict=True)]
-    return {
-        "nodes": sum(n * figures.nodes for figures, n in found),
-        "flops": sum(n * figures.flops for figures, n in found),
-        "matrix_flops": sum(n * figures.matrix_flops for figures, n in found),
-        "bytes": sum(n * figures.moved for figures, n in found),
-        "communication": _added([(figures.communication, n) for figures, n in found]),
-    }
-
-
-@dataclass(frozen=True)
-class _StageFigures:
-    nodes: int
-    flops: int
-    matrix_flops: int
-    moved: int
-    communication: dict[str, tuple[int, int]]
-
-    @classmethod
-    def from_trace(cls, trace: Trace) -> "_StageFigures":
-        num_ops, _ = trace.integers("num_ops")
-        size, _ = trace.integers("comm_size")
-        matrix_N = of_kinds(trace, MATRIX)
-        kind_N, coll_N = trace.integers("comm_type")
-        role_N, _ = trace.texts("pg_name")
-        found: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
-        for row in np.flatnonzero(trace.type_N >= NodeType.COMM_SEND).tolist():
-            if coll_N[row]:
-                name = f"{CollectiveType(kind_N[row]).name.lower()}:{role_N[row]}"
-            else:
-                name = NodeType(trace.type_N[row]).name.removeprefix("COMM_").lower()
-            count, moved = found[name]
-            found[name] = (count + 1, moved + int(size[row]))
-        moved_N, _ = trace.integers("tensor_size")
-        operations, of_matrices = _exact_sum(num_ops), _exact_sum(num_ops[matrix_N])
-        return cls(trace.num_nodes, operations, of_matrices, _exact_sum(moved_N), dict(found))
+    figures = dict.fromkeys(("nodes", "flops", "matrix_flops", "bytes"), 0)
+    messages: dict[str, dict[str, int]] = {}
+    for trace, count in zip(traces, counts, strict=True):
+        operations_N, _ = trace.integers("num_ops")
+        figures["nodes"] += count * trace.num_nodes
+        figures["flops"] += count * _exact_sum(operations_N)
+        figures["matrix_flops"] += count * _exact_sum(operations_N[of_kinds(trace, MATRIX)])
+        figures["bytes"] += count * _exact_sum(trace.integers("tensor_size")[0])
+        for name, sizes in sorted(_message_sizes(trace).items()):
+            held = messages.setdefault(name, {"count": 0, "bytes": 0})
+            held["count"] += count * len(sizes)
+            held["bytes"] += count * sum(sizes)
+    return {**figures, "communication": messages}
 
 
 def _exact_sum(count_N: np.ndarray) -> int:
@@ -148,14 +120,19 @@ def _exact_sum(count_N: np.ndarray) -> int:
     return sum(count_N.tolist())
 
 
-def _added(parts: list[tuple[dict[str, tuple[int, int]], int]]) -> dict[str, dict[str, int]]:
-    total: dict[str, dict[str, int]] = {}
-    for part, ranks in parts:
-        for name, (count, moved) in sorted(part.items()):
-            held = total.setdefault(name, {"count": 0, "bytes": 0})
-            held["count"] += ranks * count
-            held["bytes"] += ranks * moved
-    return total
+def _message_sizes(trace: Trace) -> dict[str, list[int]]:
+    """Return the bytes of the collectives of each kind and group, of all sends and receives."""
+    size_N, _ = trace.integers("comm_size")
+    kind_N, collective_N = trace.integers("comm_type")
+    role_N, _ = trace.texts("pg_name")
+    found: dict[str, list[int]] = defaultdict(list)
+    for row in np.flatnonzero(trace.type_N >= NodeType.COMM_SEND).tolist():
+        if collective_N[row]:
+            name = f"{CollectiveType(kind_N[row]).name.lower()}:{role_N[row]}"
+        else:
+            name = NodeType(trace.type_N[row]).name.removeprefix("COMM_").lower()
+        found[name].append(int(size_N[row]))
+    return found
 
 
 def transformer_job(name: str | Path | ModelShape, **settings: Any) -> SymbolicJob:

@@ -1,6 +1,4 @@
-"""Write a transformer's trace: attention, feed-forward, whole layers.
-
-What the layers of a transformer consist of: products, norms, sums and gathers of one rank.
+"""Write a transformer's layers into a trace: products, norms, sums and gathers of one rank.
 
 Tensor parallelism is Megatron-LM's: the first linear layer of a block is split by columns, the
 second by rows, so that each block needs one sum over the tensor ranks in the forward and one in the
@@ -8,41 +6,29 @@ backward pass (Shoeybi et al. 2019). With sequence parallelism each sum becomes 
 with an all-gather before the block, and the backward pass gathers the input once more, because only
 a shard of it is kept (Korthikanti et al. 2022).
 
-Multi-head latent attention of one rank (DeepSeek-AI 2024).
-
-Compressing layers are the same on all tensor ranks and run on the tokens of a rank's own under
-sequence parallelism, whose compressed queries, keys and values are gathered; expanding layers are
-split by heads (as in Megatron-LM). Decode expands nothing: queries are multiplied into the latent
-space and attend to the cache as it is, and the weighted sum is multiplied out of it, with the same
-weights. The cache is not split over tensor ranks, because all heads share it.
-
-Attention blocks of one rank: with keys and values of their own heads, or with latent ones.
+Multi-head latent attention (DeepSeek-AI 2024): compressing layers are the same on all tensor ranks
+and run on the tokens of a rank's own under sequence parallelism, whose compressed queries, keys and
+values are gathered; expanding layers are split by heads (as in Megatron-LM). Decode expands
+nothing: queries are multiplied into the latent space and attend to the cache as it is, and the
+weighted sum is multiplied out of it, with the same weights. The cache is not split over tensor
+ranks, because all heads share it.
 
 Context parallelism gathers keys and values over the context ranks, as for Llama 3.
 
-Feed-forward blocks of one rank: dense, or a mixture of experts (Lepikhin et al. 2020).
-
-Shared experts, which every token passes, are one block beside the routed ones and split over the
-tensor ranks as a dense one is; their output joins the sum of the routed ones (DeepSeek-AI 2024).
+Mixtures of experts follow Lepikhin et al. 2020. Shared experts, which every token passes, are one
+block beside the routed ones and split over the tensor ranks as a dense one is; their output joins
+the sum of the routed ones (DeepSeek-AI 2024).
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import final
 
 from layerdag.errors import ConfigError
 from layerdag.hardware.collectives import CollectiveType
 from layerdag.traces.builder import NodeAppender
 from layerdag.traces.trace import OPERATOR, Attribute, NodeType, Trace, Wire
-from layerdag.workloads.transformer.costs import ELEMENTWISE, Cost, Costs, LatentCosts, Linear
-from layerdag.workloads.transformer.kernel_sizes import (
-    NO_SIZES,
-    attention_sizes,
-    input_gradient_sizes,
-    product_sizes,
-    weight_gradient_sizes,
-)
+from layerdag.workloads.transformer.costs import ELEMENTWISE, Cost, Costs
 from layerdag.workloads.transformer.mesh import PEERS
 
 Nodes = tuple[int, ...]
@@ -54,11 +40,6 @@ _OPERATORS = {
     "shared_act": "act",
     "embedding": "look_up",  # a group of ranks is called so: roles and operators must differ
 }
-
-
-def _operator(name: str) -> str:
-    first = name.partition(".")[0]
-    return _OPERATORS.get(first, first)
 
 
 @final
@@ -74,10 +55,6 @@ class TraceBuilder:
     last of the task before. All ranks write the same tasks in an order that agrees with one order
     of the whole job (``_schedule``), receives need no slot, sends wait for nobody: no cycle of
     waits can exist. The proof is that of ``layerdag.codec``.
-
-    Args:
-        dtype: Number format of all operators.
-        source: For messages.
 
     Raises:
         ConfigError: By the methods below, if an operator takes more than 64 bits can state.
@@ -102,22 +79,23 @@ class TraceBuilder:
         cost: Cost,
         after: Nodes,
         dtype: str = "",
-        sizes: Mapping[str, int] = NO_SIZES,
+        sizes: Mapping[str, int] | None = None,
     ) -> Nodes:
         """Add an operator of (operations, bytes read and written); return its number.
 
         ``dtype`` is its number format where it is not that of all operators, ``sizes`` what its
-        kernel is called with (``layerdag.workloads.transformer.kernel_sizes``).
+        kernel is called with.
         """
         operations, moved = cost
         self._check(name, max(operations, moved))
-        columns = self._columns
-        columns.attribute(OPERATOR, Wire.STRING, columns.text(_operator(name)))
+        columns, operator = self._columns, name.partition(".")[0]
+        operator = _OPERATORS.get(operator, operator)
+        columns.attribute(OPERATOR, Wire.STRING, columns.text(operator))
         if dtype:
             columns.attribute("dtype", Wire.STRING, columns.text(dtype))
         columns.attribute("num_ops", Wire.INT64, max(operations, 1))
         columns.attribute("tensor_size", Wire.UINT64, max(moved, 1))
-        for size, value in sizes.items():
+        for size, value in (sizes or {}).items():
             columns.attribute(size, Wire.INT64, value)
         ctrl = tuple(node for node in self._before if node not in after)
         self._before = ()
@@ -184,30 +162,27 @@ class TraceBuilder:
 
 
 @dataclass(frozen=True)
-class Input:
-    """What a layer that is split by columns reads.
+class SplitInput:
+    """What a layer that is split by columns reads, and so each tensor rank has a gradient of.
 
     Attributes:
-        tokens: Tokens that it is applied to.
+        block: In names of nodes.
         size: Bytes of it that this rank holds.
         whole: Bytes of it of all tensor ranks.
         summed: Whether the gradient is summed over the tensor ranks here, not later with others.
     """
 
-    tokens: int
+    block: str
     size: int
     whole: int
     summed: bool = True
 
 
-@final
 @dataclass(frozen=True)
 class BlockWriter:
     """Writes parts of layers onto a builder.
 
     Attributes:
-        builder: Where nodes go.
-        costs: Costs of this rank.
         deferred: What writes gradients of weights later, where the schedule splits them from the
             backward pass, each with the weights it belongs to ("dense" or "experts").
     """
@@ -223,7 +198,7 @@ class BlockWriter:
         self.deferred.append((weights, write))
         return ()
 
-    # ---- sums and gathers over the tensor ranks ----
+    # ---- communication between the tensor ranks ----
 
     def gather(self, name: str, after: Nodes, size: int = 0) -> Nodes:
         """All-gather of a split tensor, ``size`` bytes of it here; by default the stream."""
@@ -244,28 +219,87 @@ class BlockWriter:
         """Whether each tensor rank holds the stream of tokens of its own."""
         return self.costs.plan.tensor > 1 and self.costs.plan.sequence_parallel
 
-    # ---- forward ----
+    def stream(self, block: str) -> SplitInput:
+        """Return the residual stream as input of a block."""
+        return SplitInput(block, self.costs.own_stream, self.costs.stream)
 
-    def linear(self, name: str, layer: Linear, after: Nodes, tokens: int = 0) -> Nodes:
-        """Write a linear layer; by default of all tokens of the micro-batch."""
-        tokens = tokens or self.costs.tokens
-        low = self._low(name)
-        after = self._cast(f"cast.{name}", tokens, layer.inputs, after) if low else after
-        cost = self.costs.linear(layer, tokens, low=low)
-        sizes = product_sizes(self.costs, layer, tokens)
-        return self.builder.compute(f"mm.{name}", cost, after, self._format(low), sizes)
+    # ---- linear layers, by their names in ``Costs.products`` ----
 
-    def _low(self, name: str) -> bool:
-        kept = name.startswith(("router.", "modulation."))
-        return bool(self.costs.step.numbers.products) and not kept
+    def linear(self, name: str, where: str, after: Nodes) -> Nodes:
+        """Write a linear layer."""
+        costs, layer, dtype = self.costs, self.costs.products[name], self._dtype(name)
+        after = self._cast(f"cast.{name}.{where}", layer.tokens * layer.inputs, dtype, after)
+        cost = costs.product(layer, low=bool(dtype))
+        sizes = costs.product_sizes(layer)
+        return self.builder.compute(f"mm.{name}.{where}", cost, after, dtype, sizes)
 
-    def _format(self, low: bool) -> str:
-        return self.costs.step.numbers.products if low else ""
+    def linear_back(
+        self, name: str, where: str, dy: Nodes, read: SplitInput | None = None
+    ) -> tuple[Nodes, Nodes]:
+        """Write the gradients of a linear layer's input and weight.
 
-    def _cast(self, name: str, tokens: int, width: int, after: Nodes) -> Nodes:
-        count, numbers = tokens * width, self.costs.step.numbers
+        That of the input is a sum over tensor ranks if the layer is split by columns (``read``): it
+        is under way while the weight's gradient is computed.
+        """
+        costs, layer, dtype = self.costs, self.costs.products[name], self._dtype(name)
+        low, product, of_output = bool(dtype), f"mm.{name}.{where}", dy
+
+        def gather() -> Nodes:
+            if read is None:
+                return ()
+            return self.gather(f"gather_again{read.block}.{where}", of_output, read.size)
+
+        x = () if costs.plan.splits_backward else gather()
+        dy = self._cast(f"cast.{name}.{where}.dy", layer.tokens * layer.outputs, dtype, dy)
+        cost, sizes = costs.product(layer, "input", low=low), costs.product_sizes(layer, "input")
+        dx = self.builder.compute(f"{product}.dx", cost, dy, dtype, sizes)
+        if read and read.summed:
+            dx = self.total(f"sum_dx{read.block}.{where}", dx, read.whole)
+
+        def write() -> Nodes:
+            both = tuple(dict.fromkeys((*dy, *(x or gather()))))
+            cost = costs.product(layer, "weight", low=low)
+            sizes = costs.product_sizes(layer, "weight")
+            return self.builder.compute(f"{product}.dw", cost, both, dtype, sizes)
+
+        return dx, self.gradient(write, "experts" if layer.experts else "dense")
+
+    def _dtype(self, name: str) -> str:
+        """Return the format of a product where it is not that of everything else."""
+        kept = name in ("router", "modulation", "modulation.head", "logits")
+        return "" if kept else self.costs.step.numbers.products
+
+    def _cast(self, name: str, count: int, dtype: str, after: Nodes) -> Nodes:
+        if not dtype:
+            return after
+        numbers = self.costs.step.numbers
         moved = int(count * (numbers.weights + 2 * numbers.operand))
         return self.builder.compute(name, (ELEMENTWISE * count, moved), after)
+
+    def columns(self, name: str, where: str, x: Nodes) -> Nodes:
+        """Write a layer of the condition that is split by columns, and the gather of its result."""
+        costs = self.costs
+        if name not in costs.products:
+            return x
+        h = self.linear(name, where, x)
+        if costs.plan.tensor == 1:
+            return h
+        size = costs.sequences * costs.products[name].outputs * costs.number
+        kind = CollectiveType.ALL_GATHER
+        return self.builder.collective(f"gather_{name}.{where}", kind, "tensor", size, h)
+
+    def columns_back(self, name: str, where: str, dy: Nodes) -> tuple[Nodes, Nodes]:
+        """Write the gradients of a layer of the condition: that of the condition is a sum."""
+        costs = self.costs
+        if name not in costs.products:
+            return dy, ()
+        dx, dw = self.linear_back(name, where, dy)
+        if costs.plan.tensor == 1:
+            return dx, dw
+        size, kind = costs.condition_bytes, CollectiveType.ALL_REDUCE
+        return self.builder.collective(f"sum_{name}.{where}", kind, "tensor", size, dx), dw
+
+    # ---- norms ----
 
     def norm(self, name: str, after: Nodes, width: int = 0) -> Nodes:
         """Write a norm of this rank's tokens; by default of the stream."""
@@ -278,208 +312,6 @@ class BlockWriter:
         width = width or self.costs.shape.hidden
         cost = self.costs.elementwise(self.costs.own_tokens, width, tensors)
         return self.builder.compute(name, cost, after)
-
-    def columns(self, name: str, layer: Linear, x: Nodes) -> Nodes:
-        """Write a layer of the condition that is split by columns, and the gather of its result."""
-        costs = self.costs
-        if not layer.outputs:
-            return x
-        h = self.linear(name, layer, x, costs.sequences)
-        if costs.plan.tensor == 1:
-            return h
-        size, kind = costs.sequences * layer.outputs * costs.number, CollectiveType.ALL_GATHER
-        return self.builder.collective(f"gather_{name}", kind, "tensor", size, h)
-
-    # ---- backward ----
-
-    def linear_back(
-        self, name: str, layer: Linear, dy: Nodes, tokens: int = 0
-    ) -> tuple[Nodes, Nodes]:
-        """Write the gradients of a linear layer's input and weight."""
-        tokens = tokens or self.costs.tokens
-        low = self._low(name)
-        dtype = self._format(low)
-        dy = self._cast(f"cast.{name}.dy", tokens, layer.outputs, dy) if low else dy
-        cost = self.costs.linear_dx(layer, tokens, low=low)
-        sizes = input_gradient_sizes(self.costs, layer, tokens)
-        dx = self.builder.compute(f"mm.{name}.dx", cost, dy, dtype, sizes)
-        cost = self.costs.linear_dw(layer, tokens, low=low)
-        sizes = weight_gradient_sizes(self.costs, layer, tokens)
-        write = partial(self.builder.compute, f"mm.{name}.dw", cost, dy, dtype, sizes)
-        return dx, self.gradient(write, self._weights_of(name))
-
-    def columns_back(self, name: str, layer: Linear, dy: Nodes) -> tuple[Nodes, Nodes]:
-        """Write the gradients of a layer of the condition: that of the condition is a sum."""
-        costs = self.costs
-        if not layer.outputs:
-            return dy, ()
-        dx, dw = self.linear_back(name, layer, dy, costs.sequences)
-        if costs.plan.tensor == 1:
-            return dx, dw
-        size, kind = costs.condition_bytes, CollectiveType.ALL_REDUCE
-        return self.builder.collective(f"sum_{name}", kind, "tensor", size, dx), dw
-
-    @property
-    def stream(self) -> Input:
-        """The residual stream as input of a block."""
-        return Input(self.costs.tokens, self.costs.own_stream, self.costs.stream)
-
-    def split_by_columns_back(
-        self, name: str, layer: Linear, dy: Nodes, block: str, read: Input
-    ) -> tuple[Nodes, Nodes]:
-        """Write the gradients of a layer that is split by columns: that of its input is a sum.
-
-        The sum is under way while the weight's gradient is computed.
-        """
-        where = name.partition(".")[2]
-        gather = partial(self.gather, f"gather_again{block}.{where}", dy, read.size)
-        x = () if self.costs.plan.splits_backward else gather()
-        low = self._low(name)
-        dtype = self._format(low)
-        dy = self._cast(f"cast.{name}.dy", read.tokens, layer.outputs, dy) if low else dy
-        cost = self.costs.linear_dx(layer, read.tokens, low=low)
-        sizes = input_gradient_sizes(self.costs, layer, read.tokens)
-        dx = self.builder.compute(f"mm.{name}.dx", cost, dy, dtype, sizes)
-        if read.summed:
-            dx = self.total(f"sum_dx{block}.{where}", dx, read.whole)
-        cost = self.costs.linear_dw(layer, read.tokens, low=low)
-        of_weight = weight_gradient_sizes(self.costs, layer, read.tokens)
-
-        def write() -> Nodes:
-            both = tuple(dict.fromkeys((*dy, *(x or gather()))))
-            return self.builder.compute(f"mm.{name}.dw", cost, both, dtype, of_weight)
-
-        return dx, self.gradient(write, self._weights_of(name))
-
-    def _weights_of(self, name: str) -> str:
-        of_expert = self.costs.shape.experts and name.startswith(("up.", "down."))
-        return "experts" if of_expert else "dense"
-
-
-@final
-@dataclass(frozen=True)
-class LatentWriter:
-    """Writes what is particular to latent attention.
-
-    Attributes:
-        write: Writer of parts of layers.
-        latent: Costs of latent attention.
-    """
-
-    write: BlockWriter
-    latent: LatentCosts
-
-    def expand(self, where: str, h: Nodes) -> Nodes:
-        """Write queries, keys and values of this rank's heads."""
-        queries, compressed = self._queries(where, h)
-        keys = self.write.linear(f"kv_up.{where}", self.latent.kv_up, compressed)
-        return (*queries, *keys)
-
-    def decode(self, where: str, h: Nodes) -> Nodes:
-        """Write attention to the cache of compressed keys and values."""
-        builder, latent = self.write.builder, self.latent
-        h, compressed = self._queries(where, h)
-        h = builder.compute(f"mm.absorb.{where}", latent.into_latent(), h)
-        h = builder.compute(f"attention.{where}", latent.attention(), (*h, *compressed))
-        return builder.compute(f"mm.value_up.{where}", latent.out_of_latent(), h)
-
-    def _queries(self, where: str, h: Nodes) -> tuple[Nodes, Nodes]:
-        """Write the compressing layers and the queries; return what makes queries and the rest."""
-        write, latent = self.write, self.latent
-        compressed = write.linear(f"compress.{where}", latent.compress, h, latent.own_tokens)
-        compressed = write.norm(f"norm_latent.{where}", compressed, latent.normed_width)
-        compressed = write.gather(f"gather_latent.{where}", compressed, latent.own_bytes)
-        read = compressed if latent.compresses_queries else write.gather(f"gather1.{where}", h)
-        return write.linear(f"q_up.{where}", latent.q_up, read), compressed
-
-    def expand_back(self, where: str, dy: Nodes) -> tuple[Nodes, Nodes]:
-        """Write the backward pass; return what makes dx, and gradients of weights.
-
-        Ranks make parts of the gradient of what they expanded, of their heads: these are summed.
-        """
-        write, latent = self.write, self.latent
-        dq, q_dw = self._queries_back(where, dy)
-        read = Input(latent.tokens, latent.own_bytes, latent.whole_bytes, summed=False)
-        dkv, kv_dw = write.split_by_columns_back(
-            f"kv_up.{where}", latent.kv_up, dy, "_latent", read
-        )
-        h = (*dq, *dkv) if latent.compresses_queries else dkv
-        h = write.total(f"sum_latent.{where}", h, latent.whole_bytes)
-        h = write.norm_back(f"norm_latent.{where}", h, latent.normed_width)
-        h, down_dw = write.linear_back(f"compress.{where}", latent.compress, h, latent.own_tokens)
-        dx = h if latent.compresses_queries else (*h, *dq)
-        return dx, (*q_dw, *kv_dw, *down_dw)
-
-    def _queries_back(self, where: str, dy: Nodes) -> tuple[Nodes, Nodes]:
-        write, latent = self.write, self.latent
-        if latent.compresses_queries:  # what they read is gathered with compressed keys and values
-            return write.linear_back(f"q_up.{where}", latent.q_up, dy)
-        return write.split_by_columns_back(f"q_up.{where}", latent.q_up, dy, "1", write.stream)
-
-
-@final
-@dataclass(frozen=True)
-class AttentionWriter:
-    """Writes attention blocks.
-
-    Attributes:
-        write: Writer of their parts.
-    """
-
-    write: BlockWriter
-
-    @property
-    def _costs(self) -> Costs:
-        return self.write.costs
-
-    def forward(self, where: str, h: Nodes) -> Nodes:
-        """Write the block of a layer; return what makes its output."""
-        costs, write = self._costs, self.write
-        if costs.latent and costs.absorbed:
-            h = LatentWriter(write, costs.latent).decode(where, h)
-        elif costs.latent:
-            h = self._core(where, LatentWriter(write, costs.latent).expand(where, h))
-        else:
-            h = write.gather(f"gather1.{where}", h)
-            h = self._core(where, write.linear(f"qkv.{where}", costs.qkv, h))
-        h = write.linear(f"out.{where}", costs.out, h)
-        return write.total(f"sum1.{where}", h)
-
-    def backward(self, where: str, dy: Nodes) -> tuple[Nodes, Nodes]:
-        """Write the backward pass; return what makes dx, and gradients of weights."""
-        costs, write = self._costs, self.write
-        h, out_dw = write.linear_back(
-            f"out.{where}", costs.out, write.gather(f"gather1.{where}", dy)
-        )
-        if costs.plan.recompute == "selective":
-            h = self._scores(f"attention.{where}.again", costs.attention(), h)
-        h = self._core_back(where, h)
-        if costs.latent:
-            h, dw = LatentWriter(write, costs.latent).expand_back(where, h)
-        else:
-            read = write.stream
-            h, dw = write.split_by_columns_back(f"qkv.{where}", costs.qkv, h, "1", read)
-        return h, (*out_dw, *dw)
-
-    def _core(self, where: str, h: Nodes) -> Nodes:
-        """Write the attention core; keys and values come from all context ranks."""
-        costs, builder = self._costs, self.write.builder
-        if costs.plan.context > 1:
-            size, kind = costs.keys_and_values, CollectiveType.ALL_GATHER
-            h = builder.collective(f"gather_kv.{where}", kind, "context", size, h)
-        return self._scores(f"attention.{where}", costs.attention(), h)
-
-    def _scores(self, name: str, cost: Cost, after: Nodes) -> Nodes:
-        sizes = attention_sizes(self._costs)
-        return self.write.builder.compute(name, cost, after, sizes=sizes)
-
-    def _core_back(self, where: str, dy: Nodes) -> Nodes:
-        costs, builder = self._costs, self.write.builder
-        h = self._scores(f"attention.{where}", costs.attention_back(), dy)
-        if costs.plan.context == 1:
-            return h
-        size, kind = costs.keys_and_values * costs.plan.context, CollectiveType.REDUCE_SCATTER
-        return builder.collective(f"sum_dkv.{where}", kind, "context", size, h)
 
 
 @dataclass(frozen=True)
@@ -498,171 +330,201 @@ class BackwardOutputs:
 
 
 @final
-@dataclass(frozen=True)
-class FeedForwardWriter:
-    """Writes feed-forward blocks.
-
-    Attributes:
-        write: Writer of their parts.
-    """
-
-    write: BlockWriter
-
-    @property
-    def _costs(self) -> Costs:
-        return self.write.costs
-
-    def forward(self, where: str, h: Nodes) -> Nodes:
-        """Write the block of a layer; return what makes its output."""
-        return self._mixture(where, h) if self._costs.shape.experts else self._dense(where, h)
-
-    def backward(self, where: str, dy: Nodes) -> BackwardOutputs:
-        """Write the backward pass of that block."""
-        block = self._mixture_back if self._costs.shape.experts else self._dense_back
-        return block(where, dy)
-
-    # ---- forward ----
-
-    def _dense(self, where: str, h: Nodes) -> Nodes:
-        write = self.write
-        h = write.gather(f"gather2.{where}", h)
-        h = write.linear(f"up.{where}", self._costs.up, h)
-        h = self._activation(f"act.{where}", h, self._costs.tokens)
-        h = write.linear(f"down.{where}", self._costs.down, h)
-        return write.total(f"sum2.{where}", h)
-
-    def _mixture(self, where: str, h: Nodes) -> Nodes:
-        costs, write = self._costs, self.write
-        shared = self._shared(where, h)
-        h = write.linear(f"router.{where}", costs.router, h, costs.own_tokens)
-        h = self._exchange(f"dispatch.{where}", h)
-        if self._split:
-            h = write.gather(f"gather2.{where}", h, costs.routed_stream)
-        h = write.linear(f"up.{where}", costs.up, h, costs.routed)
-        h = self._activation(f"act.{where}", h, costs.routed, of_experts=True)
-        h = write.linear(f"down.{where}", costs.down, h, costs.routed)
-        if write.sharded and self._split:
-            h = write.total(f"sum2.{where}", h, costs.stream * costs.shape.experts_per_token)
-        h = self._exchange(f"combine.{where}", h)
-        h = self._mix(f"mix.{where}", (*h, *shared))
-        return h if write.sharded else write.total(f"sum2.{where}", h)
-
-    def _shared(self, where: str, h: Nodes) -> Nodes:
-        costs, write = self._costs, self.write
-        if not costs.shape.shared_experts:
-            return ()
-        h = write.gather(f"gather_shared.{where}", h)
-        h = write.linear(f"shared_up.{where}", costs.shared_up, h)
-        h = self._activation(f"shared_act.{where}", h, costs.tokens * costs.shape.shared_experts)
-        h = write.linear(f"shared_down.{where}", costs.shared_down, h)
-        return write.total(f"sum_shared.{where}", h) if write.sharded else h
-
-    @property
-    def _split(self) -> bool:
-        return self._costs.plan.expert_sharers > 1
-
-    def _mix(self, name: str, after: Nodes) -> Nodes:
-        shape = self._costs.shape
-        copies = shape.experts_per_token + (shape.shared_experts > 0)
-        cost = self._costs.elementwise(self._costs.own_tokens * copies, shape.hidden)
-        return self.write.builder.compute(name, cost, after)
-
-    def _exchange(self, name: str, after: Nodes) -> Nodes:
-        if self._costs.plan.expert == 1:
-            return after
-        size, kind = self._costs.routed_stream, CollectiveType.ALL_TO_ALL
-        return self.write.builder.collective(name, kind, "expert", size, after)
-
-    def _activation(
-        self, name: str, after: Nodes, tokens: int, tensors: int = 1, of_experts: bool = False
-    ) -> Nodes:
-        shape, plan = self._costs.shape, self._costs.plan
-        tensor = plan.expert_sharers if of_experts else plan.tensor
-        operations, _ = self._costs.elementwise(tokens, shape.feed_forward // tensor)
-        width = (shape.up_width + shape.feed_forward) // tensor
-        moved = tensors * tokens * width * self._costs.number
-        return self.write.builder.compute(name, (tensors * operations, moved), after)
-
-    # ---- backward ----
-
-    def _dense_back(self, where: str, dy: Nodes) -> BackwardOutputs:
-        costs, write = self._costs, self.write
-        h = write.gather(f"gather2.{where}", dy)
-        h, down_dw = write.linear_back(f"down.{where}", costs.down, h)
-        h = self._activation(f"act.{where}", h, costs.tokens, tensors=2)
-        h, up_dw = write.split_by_columns_back(f"up.{where}", costs.up, h, "2", write.stream)
-        return BackwardOutputs(h, (*down_dw, *up_dw))
-
-    def _mixture_back(self, where: str, dy: Nodes) -> BackwardOutputs:
-        costs, write = self._costs, self.write
-        dy = self._mix(f"mix.{where}", dy)
-        shared = self._shared_back(where, dy)
-        h = self._exchange(f"combine.{where}", dy)
-        if self._split:
-            h = write.gather(f"gather2.{where}", h, costs.routed_stream)
-        h, down_dw = write.linear_back(f"down.{where}", costs.down, h, costs.routed)
-        h = self._activation(f"act.{where}", h, costs.routed, tensors=2, of_experts=True)
-        copies = costs.shape.experts_per_token
-        read = Input(costs.routed, costs.routed_stream, costs.stream * copies, write.sharded)
-        if self._split:
-            h, up_dw = write.split_by_columns_back(f"up.{where}", costs.up, h, "2", read)
-        else:
-            h, up_dw = write.linear_back(f"up.{where}", costs.up, h, costs.routed)
-        h = self._exchange(f"dispatch.{where}", h)
-        h = (*h, *shared.dx)
-        if not write.sharded:
-            h = write.total(f"sum_dx2.{where}", h)
-        h, router_dw = write.linear_back(f"router.{where}", costs.router, h, costs.own_tokens)
-        return BackwardOutputs(h, (*router_dw, *shared.dense), (*down_dw, *up_dw))
-
-    def _shared_back(self, where: str, dy: Nodes) -> BackwardOutputs:
-        """Write the backward pass of the shared experts; its sum may be the routed ones', too."""
-        costs, write = self._costs, self.write
-        if not costs.shape.shared_experts:
-            return BackwardOutputs((), ())
-        h = write.gather(f"gather_shared.{where}", dy)
-        h, down_dw = write.linear_back(f"shared_down.{where}", costs.shared_down, h)
-        count = costs.tokens * costs.shape.shared_experts
-        h = self._activation(f"shared_act.{where}", h, count, tensors=2)
-        read = Input(costs.tokens, costs.own_stream, costs.stream, write.sharded)
-        h, up_dw = write.split_by_columns_back(
-            f"shared_up.{where}", costs.shared_up, h, "_shared", read
-        )
-        return BackwardOutputs(h, (*down_dw, *up_dw))
-
-
-@final
-@dataclass(frozen=True)
-class LayerWriter:
-    """Writes passes of a layer.
-
-    Attributes:
-        write: Writer of parts of layers, with the costs of this layer.
-    """
-
-    write: BlockWriter
+class LayerWriter(BlockWriter):
+    """Writes passes of a layer; its costs are those of that layer."""
 
     def forward(self, where: str, x: Nodes) -> Nodes:
         """Write the forward pass of a layer; return what makes its output."""
-        write = self.write
-        h = write.columns(f"modulation.{where}", write.costs.modulation, x)
-        h = write.norm(f"norm1.{where}", h)
-        h = AttentionWriter(write).forward(where, h)
-        h = write.norm(f"norm2.{where}", h)
-        return FeedForwardWriter(write).forward(where, h)
+        h = self.columns("modulation", where, x)
+        h = self.norm(f"norm1.{where}", h)
+        h = self._attention(where, h)
+        h = self.norm(f"norm2.{where}", h)
+        return self._mixture(where, h) if self.costs.shape.experts else self._dense(where, h)
 
     def backward(self, where: str, dy: Nodes, again: bool) -> BackwardOutputs:
         """Write the backward pass of a layer; ``dy`` makes the gradient of its output.
 
         ``again``: its forward pass is computed once more.
         """
-        write, h = self.write, dy
-        if again:
-            h = self.forward(f"{where}.again", dy)
-        passed = FeedForwardWriter(write).backward(where, h)
-        h = write.norm_back(f"norm2.{where}", passed.dx)
-        h, attention_dw = AttentionWriter(write).backward(where, h)
-        h = write.norm_back(f"norm1.{where}", h)
-        h, scale_dw = write.columns_back(f"modulation.{where}", write.costs.modulation, h)
+        h = self.forward(f"{where}.again", dy) if again else dy
+        block = self._mixture_back if self.costs.shape.experts else self._dense_back
+        passed = block(where, h)
+        h = self.norm_back(f"norm2.{where}", passed.dx)
+        h, attention_dw = self._attention_back(where, h)
+        h = self.norm_back(f"norm1.{where}", h)
+        h, scale_dw = self.columns_back("modulation", where, h)
         made = (*passed.dense, *attention_dw, *scale_dw, *h)
         return BackwardOutputs(h, made, passed.experts)
+
+    # ---- attention ----
+
+    def _attention(self, where: str, h: Nodes) -> Nodes:
+        costs = self.costs
+        if not costs.shape.latent:
+            h = self.gather(f"gather1.{where}", h)
+            h = self._core(where, self.linear("qkv", where, h))
+        elif costs.step.phase == "decode":
+            h, compressed = self._latent_queries(where, h)
+            h = self.builder.compute(f"mm.absorb.{where}", costs.through_latent("key"), h)
+            h = (*h, *compressed)
+            h = self.builder.compute(f"attention.{where}", costs.latent_attention(), h)
+            h = self.builder.compute(f"mm.value_up.{where}", costs.through_latent("value"), h)
+        else:
+            queries, compressed = self._latent_queries(where, h)
+            h = self._core(where, (*queries, *self.linear("kv_up", where, compressed)))
+        h = self.linear("out", where, h)
+        return self.total(f"sum1.{where}", h)
+
+    def _attention_back(self, where: str, dy: Nodes) -> tuple[Nodes, Nodes]:
+        """Write the backward pass; return what makes dx, and gradients of weights."""
+        costs = self.costs
+        h, out_dw = self.linear_back("out", where, self.gather(f"gather1.{where}", dy))
+        if costs.plan.recompute == "selective":
+            h = self._scores(f"attention.{where}.again", costs.attention(), h)
+        h = self._scores(f"attention.{where}", costs.attention_back(), h)
+        if costs.plan.context > 1:
+            size, kind = costs.keys_and_values * costs.plan.context, CollectiveType.REDUCE_SCATTER
+            h = self.builder.collective(f"sum_dkv.{where}", kind, "context", size, h)
+        if costs.shape.latent:
+            h, dw = self._latent_back(where, h)
+        else:
+            h, dw = self.linear_back("qkv", where, h, self.stream("1"))
+        return h, (*out_dw, *dw)
+
+    def _core(self, where: str, h: Nodes) -> Nodes:
+        """Write the attention core; keys and values come from all context ranks."""
+        costs = self.costs
+        if costs.plan.context > 1:
+            size, kind = costs.keys_and_values, CollectiveType.ALL_GATHER
+            h = self.builder.collective(f"gather_kv.{where}", kind, "context", size, h)
+        return self._scores(f"attention.{where}", costs.attention(), h)
+
+    def _scores(self, name: str, cost: Cost, after: Nodes) -> Nodes:
+        return self.builder.compute(name, cost, after, sizes=self.costs.attention_sizes())
+
+    def _latent_queries(self, where: str, h: Nodes) -> tuple[Nodes, Nodes]:
+        """Write the compressing layers and the queries; return the queries and the rest."""
+        costs, latent = self.costs, self.costs.shape.latent
+        assert latent
+        compressed = self.linear("compress", where, h)
+        compressed = self.norm(f"norm_latent.{where}", compressed, latent.norm_parameters)
+        own = costs.latent_bytes(costs.own_tokens)
+        compressed = self.gather(f"gather_latent.{where}", compressed, own)
+        read = compressed if latent.query_rank else self.gather(f"gather1.{where}", h)
+        return self.linear("q_up", where, read), compressed
+
+    def _latent_back(self, where: str, dy: Nodes) -> tuple[Nodes, Nodes]:
+        """Write the backward pass; return what makes dx, and gradients of weights.
+
+        Ranks make parts of the gradient of what they expanded, of their heads: these are summed.
+        """
+        costs, latent = self.costs, self.costs.shape.latent
+        assert latent
+        # Compressed queries are gathered with compressed keys and values.
+        read = None if latent.query_rank else self.stream("1")
+        dq, q_dw = self.linear_back("q_up", where, dy, read)
+        own, whole = costs.latent_bytes(costs.own_tokens), costs.latent_bytes(costs.tokens)
+        read = SplitInput("_latent", own, whole, summed=False)
+        dkv, kv_dw = self.linear_back("kv_up", where, dy, read)
+        h = (*dq, *dkv) if latent.query_rank else dkv
+        h = self.total(f"sum_latent.{where}", h, whole)
+        h = self.norm_back(f"norm_latent.{where}", h, latent.norm_parameters)
+        h, down_dw = self.linear_back("compress", where, h)
+        dx = h if latent.query_rank else (*h, *dq)
+        return dx, (*q_dw, *kv_dw, *down_dw)
+
+    # ---- feed-forward blocks ----
+
+    def _dense(self, where: str, h: Nodes) -> Nodes:
+        h = self.gather(f"gather2.{where}", h)
+        h = self.linear("up", where, h)
+        h = self._activation(f"act.{where}", h, self.costs.tokens)
+        h = self.linear("down", where, h)
+        return self.total(f"sum2.{where}", h)
+
+    def _dense_back(self, where: str, dy: Nodes) -> BackwardOutputs:
+        h = self.gather(f"gather2.{where}", dy)
+        h, down_dw = self.linear_back("down", where, h)
+        h = self._activation(f"act.{where}", h, self.costs.tokens, tensors=2)
+        h, up_dw = self.linear_back("up", where, h, self.stream("2"))
+        return BackwardOutputs(h, (*down_dw, *up_dw))
+
+    def _mixture(self, where: str, h: Nodes) -> Nodes:
+        costs, split = self.costs, self.costs.plan.expert_sharers > 1
+        shared = self._shared(where, h)
+        h = self.linear("router", where, h)
+        h = self._exchange(f"dispatch.{where}", h)
+        if split:
+            h = self.gather(f"gather2.{where}", h, costs.routed_stream)
+        h = self.linear("up", where, h)
+        h = self._activation(f"act.{where}", h, costs.routed, of_experts=True)
+        h = self.linear("down", where, h)
+        if self.sharded and split:
+            h = self.total(f"sum2.{where}", h, costs.stream * costs.shape.experts_per_token)
+        h = self._exchange(f"combine.{where}", h)
+        h = self._mix(f"mix.{where}", (*h, *shared))
+        return h if self.sharded else self.total(f"sum2.{where}", h)
+
+    def _mixture_back(self, where: str, dy: Nodes) -> BackwardOutputs:
+        costs, split = self.costs, self.costs.plan.expert_sharers > 1
+        dy = self._mix(f"mix.{where}", dy)
+        shared = self._shared_back(where, dy)
+        h = self._exchange(f"combine.{where}", dy)
+        if split:
+            h = self.gather(f"gather2.{where}", h, costs.routed_stream)
+        h, down_dw = self.linear_back("down", where, h)
+        h = self._activation(f"act.{where}", h, costs.routed, tensors=2, of_experts=True)
+        whole = costs.stream * costs.shape.experts_per_token
+        read = SplitInput("2", costs.routed_stream, whole, self.sharded) if split else None
+        h, up_dw = self.linear_back("up", where, h, read)
+        h = self._exchange(f"dispatch.{where}", h)
+        h = (*h, *shared.dx)
+        if not self.sharded:
+            h = self.total(f"sum_dx2.{where}", h)
+        h, router_dw = self.linear_back("router", where, h)
+        return BackwardOutputs(h, (*router_dw, *shared.dense), (*down_dw, *up_dw))
+
+    def _shared(self, where: str, h: Nodes) -> Nodes:
+        costs = self.costs
+        if not costs.shape.shared_experts:
+            return ()
+        h = self.gather(f"gather_shared.{where}", h)
+        h = self.linear("shared_up", where, h)
+        h = self._activation(f"shared_act.{where}", h, costs.tokens * costs.shape.shared_experts)
+        h = self.linear("shared_down", where, h)
+        return self.total(f"sum_shared.{where}", h) if self.sharded else h
+
+    def _shared_back(self, where: str, dy: Nodes) -> BackwardOutputs:
+        """Write the backward pass of the shared experts; its sum may be the routed ones', too."""
+        costs = self.costs
+        if not costs.shape.shared_experts:
+            return BackwardOutputs((), ())
+        h = self.gather(f"gather_shared.{where}", dy)
+        h, down_dw = self.linear_back("shared_down", where, h)
+        count = costs.tokens * costs.shape.shared_experts
+        h = self._activation(f"shared_act.{where}", h, count, tensors=2)
+        read = replace(self.stream("_shared"), summed=self.sharded)
+        h, up_dw = self.linear_back("shared_up", where, h, read)
+        return BackwardOutputs(h, (*down_dw, *up_dw))
+
+    def _mix(self, name: str, after: Nodes) -> Nodes:
+        shape = self.costs.shape
+        copies = shape.experts_per_token + (shape.shared_experts > 0)
+        cost = self.costs.elementwise(self.costs.own_tokens * copies, shape.hidden)
+        return self.builder.compute(name, cost, after)
+
+    def _exchange(self, name: str, after: Nodes) -> Nodes:
+        if self.costs.plan.expert == 1:
+            return after
+        size, kind = self.costs.routed_stream, CollectiveType.ALL_TO_ALL
+        return self.builder.collective(name, kind, "expert", size, after)
+
+    def _activation(
+        self, name: str, after: Nodes, tokens: int, tensors: int = 1, of_experts: bool = False
+    ) -> Nodes:
+        shape, plan = self.costs.shape, self.costs.plan
+        tensor = plan.expert_sharers if of_experts else plan.tensor
+        operations, _ = self.costs.elementwise(tokens, shape.feed_forward // tensor)
+        width = (shape.up_width + shape.feed_forward) // tensor
+        moved = tensors * tokens * width * self.costs.number
+        return self.builder.compute(name, (tensors * operations, moved), after)

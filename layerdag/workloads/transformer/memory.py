@@ -8,9 +8,14 @@ reserves is more still.
 
 from dataclasses import dataclass
 
-from layerdag.workloads.transformer.costs import Costs, layer_activations, rank_parameters
+from layerdag.workloads.transformer.costs import (
+    Costs,
+    layer_activations,
+    most_kept,
+    rank_parameters,
+)
 from layerdag.workloads.transformer.job import SymbolicJob
-from layerdag.workloads.transformer.schedule import layers_of_chunks, stage_tasks
+from layerdag.workloads.transformer.schedule import layers_of_chunks
 
 _LOGIT_BYTES = 14
 """Of a logit at the peak: itself in 16 and in 32 bits, the logarithm of the softmax and the
@@ -32,12 +37,7 @@ class PeakMemory:
 
     Attributes:
         parameters: Weights that the rank keeps, with a copy in 32 bits where it has one.
-        gathered: Weights of other ranks, gathered for the time of their use.
-        gradients: Gradients.
-        optimizer: States of the optimizer.
-        activations: What forward passes keep for backward passes.
         again: What the layer holds that is computed again, or whose gradients are computed.
-        logits: Logits and their gradients.
     """
 
     parameters: int
@@ -70,9 +70,7 @@ class PeakMemory:
 def peak_memory(job: SymbolicJob, *, eager: bool = False) -> PeakMemory:
     """Return the peak memory of the fullest rank of a training step.
 
-    Args:
-        job: Shape, plan and step.
-        eager: Whether operators are not compiled into one another.
+    ``eager``: operators are not compiled into one another.
     """
     stages = (stage_memory(job.costs, stage, eager) for stage in range(job.plan.pipeline))
     return max(stages, key=lambda held: held.allocated)
@@ -86,7 +84,7 @@ def stage_memory(costs: Costs, stage: int, eager: bool = False) -> PeakMemory:
     every = dense + experts
     activations = _kept(costs, stage, 1.0 if eager else _FUSED)
     # Beside the logits stands what the output layer reads, of all tensor ranks, and its gradient.
-    logits = _LOGIT_BYTES * costs.head_tokens * costs.logits.outputs + 2 * costs.stream
+    logits = _LOGIT_BYTES * costs.head_tokens * costs.products["logits"].outputs + 2 * costs.stream
     last = stage == plan.pipeline - 1
     largest = max(costs.layer_dense + costs.layer_experts, costs.of_layer(0).layer_dense)
     several = plan.replicas > 1
@@ -113,10 +111,7 @@ def stage_memory(costs: Costs, stage: int, eager: bool = False) -> PeakMemory:
 
 
 def _kept(costs: Costs, stage: int, part: float) -> int:
-    """Return the peak of what forward passes keep, walking along the schedule.
-
-    ``part`` is what layers keep of their activations.
-    """
+    """Return the peak of what forward passes keep; layers keep ``part`` of their activations."""
     plan, at = costs.plan, costs.of_layer
     own = costs.own_tokens * costs.shape.hidden * costs.number
     chunks = layers_of_chunks(costs.shape.layers, plan, stage)
@@ -127,12 +122,7 @@ def _kept(costs: Costs, stage: int, part: float) -> int:
         )
         for layers in chunks
     ]
-    last = "weights" if plan.splits_backward else "backward"
-    held = most = 0
-    for task in stage_tasks(plan, stage, costs.step.micro_batches):
-        held += kept[task.chunk] * ((task.kind == "forward") - (task.kind == last))
-        most = max(most, held)
-    return most
+    return most_kept(costs, stage, kept)
 
 
 def _again(costs: Costs) -> int:

@@ -1,7 +1,4 @@
-"""The device mesh of a plan: which ranks are in a group, and who is a neighbor."""
-
-from dataclasses import dataclass
-from typing import final
+"""The ranks of a plan: which are in a group, and who is a neighbor."""
 
 import numpy as np
 
@@ -18,61 +15,39 @@ PEERS = ("previous", "next")
 """Neighbors in the pipeline, in a ring: after the last stage comes the first."""
 
 
-@final
-@dataclass(frozen=True)
-class DeviceMesh:
-    """The ranks of a plan.
+def rank_groups(plan: Plan, role: str) -> np.ndarray:
+    """Return the groups of a role, int64 (G, members); each rank is in one of them at most."""
+    rank_PXT = np.arange(plan.ranks).reshape(plan.pipeline, plan.replicas, plan.tensor)
+    if role == "tensor":
+        return rank_PXT.reshape(-1, plan.tensor)
+    if role == "context":
+        rank_PDCT = rank_PXT.reshape(plan.pipeline, plan.data, plan.context, plan.tensor)
+        return np.moveaxis(rank_PDCT, 2, 3).reshape(-1, plan.context)
+    if role == "data":
+        return np.moveaxis(rank_PXT, 1, 2).reshape(-1, plan.replicas)
+    if role == "embedding":
+        ends = rank_PXT[[0, -1]].reshape(2, -1)
+        return ends.T if plan.pipeline > 1 else ends[:1].T
+    rank_PKET = rank_PXT.reshape(plan.pipeline, -1, plan.expert, plan.expert_sharers)
+    axis, size = (2, plan.expert) if role == "expert" else (1, plan.expert_replicas)
+    return np.moveaxis(rank_PKET, axis, 3).reshape(-1, size)
 
-    Attributes:
-        plan: The degrees.
-    """
 
-    plan: Plan
-
-    def stage(self, rank: int) -> int:
-        """Return the pipeline stage of ``rank``."""
-        return rank // self._per_stage
-
-    @property
-    def _per_stage(self) -> int:
-        return self.plan.tensor * self.plan.replicas
-
-    def groups(self, role: str) -> np.ndarray:
-        """Return the groups of a role, int64 (G, members); each rank is in one of them at most."""
-        plan = self.plan
-        rank_PXT = np.arange(plan.ranks).reshape(plan.pipeline, plan.replicas, plan.tensor)
-        if role == "tensor":
-            return rank_PXT.reshape(-1, plan.tensor)
-        if role == "context":
-            rank_PDCT = rank_PXT.reshape(plan.pipeline, plan.data, plan.context, plan.tensor)
-            return np.moveaxis(rank_PDCT, 2, 3).reshape(-1, plan.context)
-        if role == "data":
-            return np.moveaxis(rank_PXT, 1, 2).reshape(-1, plan.replicas)
-        if role == "embedding":
-            ends = rank_PXT[[0, -1]].reshape(2, -1)
-            return ends.T if plan.pipeline > 1 else ends[:1].T
-        rank_PKET = rank_PXT.reshape(plan.pipeline, -1, plan.expert, plan.expert_sharers)
-        axis, size = (2, plan.expert) if role == "expert" else (1, plan.expert_replicas)
-        return np.moveaxis(rank_PKET, axis, 3).reshape(-1, size)
-
-    def peer_R(self, peer: str) -> np.ndarray:
-        """Return the neighbor of every rank in the pipeline, int64 (R,)."""
-        step = self._per_stage if peer == "next" else -self._per_stage
-        return (np.arange(self.plan.ranks) + step) % self.plan.ranks
+def peer_R(plan: Plan, peer: str) -> np.ndarray:
+    """Return the neighbor of every rank in the pipeline, int64 (R,)."""
+    step = plan.ranks // plan.pipeline
+    return (np.arange(plan.ranks) + (step if peer == "next" else -step)) % plan.ranks
 
 
 def stage_traces(plan: Plan, stages: tuple[Trace, ...]) -> RankTraces:
-    """Return the traces of all ranks; those of a stage share all columns but groups and peers.
+    """Return the traces of all ranks from those of the stages, of ``TraceBuilder``.
 
-    Args:
-        plan: The degrees of parallelism.
-        stages: The trace of each stage, groups and peers by role (``TraceBuilder``).
+    Ranks of a stage share all columns but groups and peers.
     """
-    grid = DeviceMesh(plan)
     used = {text for trace in stages for text in trace.strings}
     return RankTraces(
         stages,
         np.arange(plan.ranks) // (plan.ranks // plan.pipeline),
-        {role: grid.groups(role) for role in ROLES if role in used},
-        [grid.peer_R(peer) for peer in PEERS],
+        {role: rank_groups(plan, role) for role in ROLES if role in used},
+        [peer_R(plan, peer) for peer in PEERS],
     )

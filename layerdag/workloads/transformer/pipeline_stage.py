@@ -7,75 +7,58 @@ from typing import final
 
 from layerdag.hardware.collectives import CollectiveType
 from layerdag.traces.trace import Trace
-from layerdag.workloads.transformer.costs import Costs, condition, condition_backward
-from layerdag.workloads.transformer.kernel_sizes import (
-    input_gradient_sizes,
-    product_sizes,
-    weight_gradient_sizes,
-)
+from layerdag.workloads.transformer.costs import Costs
 from layerdag.workloads.transformer.layers import BlockWriter, LayerWriter, Nodes, TraceBuilder
 from layerdag.workloads.transformer.schedule import Task, layers_of_chunks, stage_tasks
 
 _LOSS_BYTES = 4  # the loss is computed in single precision
 
 
-@dataclass(frozen=True)
-class EmbeddingAndHeadWriter:
-    """Writes the passes of the first and the last stage that are not layers.
-
-    Attributes:
-        write: Writer of what layers consist of, on the same builder.
-        costs: Costs of the rank.
-    """
-
-    write: BlockWriter
-    costs: Costs
+@final
+class EndsWriter(BlockWriter):
+    """Writes the passes of the first and the last stage that are not layers."""
 
     # ---- before the layers ----
 
     def enter(self, where: str, after: Nodes) -> Nodes:
         """Write the embedding of tokens, or of patches, time step and label."""
-        builder, costs = self.write.builder, self.costs
+        builder, costs = self.builder, self.costs
         if costs.shape.image is None:
             x = builder.compute(f"embedding.{where}", costs.embedding(), after)
-            return self.write.total(f"sum.embedding.{where}", x)
+            return self.total(f"sum.embedding.{where}", x)
         if costs.condition_bytes:
-            after = builder.compute(f"mm.condition.{where}", condition(costs), after)
-        cost = costs.linear(costs.patches, costs.own_patches)
+            after = builder.compute(f"mm.condition.{where}", costs.condition(), after)
+        cost = costs.product(costs.products["patches"])
         return builder.compute(f"mm.patches.{where}", cost, after)
 
     def enter_back(self, where: str, dy: Nodes) -> Nodes:
         """Write the gradients of embeddings; nobody needs those of tokens and pixels."""
-        return self.write.gradient(partial(self._embedding_back, where, dy))
+        return self.gradient(partial(self._embedding_back, where, dy))
 
     def _embedding_back(self, where: str, dy: Nodes) -> Nodes:
-        builder, costs = self.write.builder, self.costs
+        builder, costs = self.builder, self.costs
         if costs.shape.image is None:
-            dy = self.write.gather(f"gather.embedding.{where}", dy)
+            dy = self.gather(f"gather.embedding.{where}", dy)
             return builder.compute(f"embedding.{where}", costs.embedding(), dy)
-        cost = costs.linear_dw(costs.patches, costs.own_patches)
+        cost = costs.product(costs.products["patches"], "weight")
         made = builder.compute(f"mm.patches.{where}.dw", cost, dy)
         if costs.condition_bytes:
-            made = builder.compute(f"mm.condition.{where}.dw", condition_backward(costs), made)
+            made = builder.compute(f"mm.condition.{where}.dw", costs.condition_back(), made)
         return made
 
     # ---- after the layers ----
 
     def head(self, where: str, x: Nodes) -> Nodes:
         """Write the last norm, the output layer, and the loss or what inference makes of it."""
-        costs, write = self.costs, self.write
-        x = write.columns(f"modulation.head.{where}", costs.last_modulation, x)
-        cost = costs.elementwise(costs.own_tokens, costs.shape.hidden)
-        h = write.builder.compute(f"norm.{where}", cost, x)
-        h = write.gather(f"gather.head.{where}", h)
-        cost = costs.linear(costs.logits, costs.head_tokens)
-        sizes = product_sizes(costs, costs.logits, costs.head_tokens)
-        h = write.builder.compute(f"mm.logits.{where}", cost, h, sizes=sizes)
-        return self._loss(where, h) if costs.step.training else self._result(where, h)
+        x = self.columns("modulation.head", where, x)
+        h = self.norm(f"norm.{where}", x)
+        h = self.gather(f"gather.head.{where}", h)
+        h = self.linear("logits", where, h)
+        return self._loss(where, h) if self.costs.step.training else self._result(where, h)
 
     def _loss(self, where: str, h: Nodes) -> Nodes:
-        costs, builder = self.costs, self.write.builder
-        cost = costs.elementwise(costs.head_tokens, costs.logits.outputs)
+        costs, builder = self.costs, self.builder
+        cost = costs.elementwise(costs.head_tokens, costs.products["logits"].outputs)
         if costs.plan.tensor == 1:
             return builder.compute(f"loss.{where}", cost, h)
         # The softmax over a split vocabulary: its maximum, the target's logit, its sum. A squared
@@ -90,48 +73,26 @@ class EmbeddingAndHeadWriter:
 
     def _result(self, where: str, logits: Nodes) -> Nodes:
         """Write the gather of outputs, and the choice of the next token where words are made."""
-        costs, builder = self.costs, self.write.builder
-        if costs.plan.tensor > 1:
-            size = costs.head_tokens * costs.logits.outputs * costs.number
-            kind = CollectiveType.ALL_GATHER
+        costs, builder, tensor = self.costs, self.builder, self.costs.plan.tensor
+        width = costs.products["logits"].outputs
+        if tensor > 1:
+            size, kind = costs.head_tokens * width * costs.number, CollectiveType.ALL_GATHER
             logits = builder.collective(f"gather_logits.{where}", kind, "tensor", size, logits)
         if costs.shape.image:
             return logits
-        width = costs.logits.outputs * costs.plan.tensor
-        cost = costs.elementwise(costs.sequences, width, 1)
+        cost = costs.elementwise(costs.sequences, width * tensor, 1)
         return builder.compute(f"sample.{where}", cost, logits)
 
     def head_back(self, where: str, loss: Nodes) -> tuple[Nodes, Nodes]:
         """Write the backward pass; return what makes dx, and gradients of weights."""
-        costs, builder = self.costs, self.write.builder
-        cost = costs.elementwise(costs.head_tokens, costs.logits.outputs)
-        dy = builder.compute(f"loss.{where}", cost, loss)
-        gather = partial(self.write.gather, f"gather_again.head.{where}", dy)
-        x = () if costs.plan.splits_backward else gather()
-        cost = costs.linear_dx(costs.logits, costs.head_tokens)
-        sizes = input_gradient_sizes(costs, costs.logits, costs.head_tokens)
-        dx = builder.compute(f"mm.logits.{where}.dx", cost, dy, sizes=sizes)
-        dx = self.write.total(f"sum_dx.head.{where}", dx)
-        dw = self.write.gradient(self._logits_back(where, dy, x, gather))
-        cost = costs.elementwise(costs.own_tokens, costs.shape.hidden, 3)
-        dx = builder.compute(f"norm.{where}", cost, dx)
-        dx, scale_dw = self.write.columns_back(
-            f"modulation.head.{where}", costs.last_modulation, dx
-        )
-        return dx, (*dw, *scale_dw, *dx)
-
-    def _logits_back(
-        self, where: str, dy: Nodes, x: Nodes, gather: Callable[[], Nodes]
-    ) -> Callable[[], Nodes]:
         costs = self.costs
-        cost = costs.linear_dw(costs.logits, costs.head_tokens)
-        sizes = weight_gradient_sizes(costs, costs.logits, costs.head_tokens)
-
-        def write() -> Nodes:
-            both = tuple(dict.fromkeys((*dy, *(x or gather()))))
-            return self.write.builder.compute(f"mm.logits.{where}.dw", cost, both, sizes=sizes)
-
-        return write
+        cost = costs.elementwise(costs.head_tokens, costs.products["logits"].outputs)
+        dy = self.builder.compute(f"loss.{where}", cost, loss)
+        dx, dw = self.linear_back("logits", where, dy, self.stream(".head"))
+        cost = costs.elementwise(costs.own_tokens, costs.shape.hidden, 3)
+        dx = self.builder.compute(f"norm.{where}", cost, dx)
+        dx, scale_dw = self.columns_back("modulation.head", where, dx)
+        return dx, (*dw, *scale_dw, *dx)
 
 
 @dataclass(frozen=True)
@@ -140,7 +101,6 @@ class Message:
 
     Attributes:
         slot: Number of the other rank among those that this rank exchanges the cache with.
-        size: Bytes.
         tag: Unique between the two ranks.
     """
 
@@ -180,13 +140,7 @@ class Transfer:
 
 
 def stage_trace(costs: Costs, stage: int, transfer: Transfer | None = None) -> Trace:
-    """Return the trace of all ranks of a pipeline stage; groups and peers as of `TraceBuilder`.
-
-    Args:
-        costs: Costs of its ranks.
-        stage: Its place in the pipeline.
-        transfer: Keys and values that its ranks exchange with those of another plan.
-    """
+    """Return the trace of all ranks of a pipeline stage; groups and peers as of `TraceBuilder`."""
     return _StageWriter(costs, stage, transfer or Transfer()).written()
 
 
@@ -195,10 +149,8 @@ class _Bucket:
     """Gradients that are summed together: those of a layer, or of what stands before and after.
 
     Attributes:
-        name: For node names.
         role: Ranks that hold the same weights.
         members: How many these are.
-        parameters: Parameters on this rank.
         ready: Nodes that make the gradients of the latest micro-batch.
     """
 
@@ -211,29 +163,14 @@ class _Bucket:
 
 @dataclass(frozen=True)
 class DeferredGradients:
-    """Gradients of the weights of a bucket that a later pass writes.
-
-    Attributes:
-        bucket: Its name.
-        writers: What writes them.
-        made: Nodes that make those that were not put off.
-    """
+    """Gradients of the weights of a bucket that a later pass writes."""
 
     bucket: str
     writers: list[Callable[[], Nodes]]
     made: Nodes
 
 
-@final
 class _StageWriter:
-    """Writes one stage.
-
-    Args:
-        costs: Costs of its ranks.
-        stage: Its place in the pipeline.
-        transfer: Keys and values that it sends or receives.
-    """
-
     def __init__(self, costs: Costs, stage: int, transfer: Transfer) -> None:
         plan, step = costs.plan, costs.step
         self._costs, self._plan, self._step, self._stage = costs, plan, step, stage
@@ -241,8 +178,8 @@ class _StageWriter:
         self._layers = [layer for layers in self._chunks for layer in layers]
         self._first, self._last = stage == 0, stage == plan.pipeline - 1
         self._builder = TraceBuilder(step.numbers.dtype, f"{costs.shape.name}, stage {stage}")
-        self._write = BlockWriter(self._builder, costs)
-        self._ends_writer = EmbeddingAndHeadWriter(self._write, costs)
+        self._ends = EndsWriter(self._builder, costs)
+        self._layer_costs = costs
         self._buckets = {bucket.name: bucket for bucket in self._all_buckets()}
         self._transfer = transfer
         self._loss: dict[int, Nodes] = {}
@@ -251,10 +188,10 @@ class _StageWriter:
     def written(self) -> Trace:
         """Return the trace."""
         if not self._step.training:
-            tokens = self._step.tokens if self._step.phase == "decode" else 1
             sampled: dict[int, Nodes] = {}
-            for token in range(tokens):
-                self._write = BlockWriter(self._builder, _later(self._costs, token))
+            for token in range(self._tokens):
+                later = replace(self._step, sequence=self._step.sequence + token)
+                self._layer_costs = replace(self._costs, step=later)
                 for part in range(self._step.micro_batches):
                     self._builder.begin_task()
                     sampled[part] = self._infer_part(token, part, sampled.get(part, ()))
@@ -303,8 +240,9 @@ class _StageWriter:
             self._sum(name, micro_batch, nodes)
             return
         kind = "experts" if name.endswith(".experts") else "dense"
-        writers = [write for weights, write in self._write.deferred if weights == kind]
-        self._write.deferred[:] = [late for late in self._write.deferred if late[0] != kind]
+        deferred = self._ends.deferred
+        writers = [write for weights, write in deferred if weights == kind]
+        deferred[:] = [late for late in deferred if late[0] != kind]
         self._late.setdefault(micro_batch, []).append(DeferredGradients(name, writers, nodes))
 
     def _gradients(self, task: Task) -> None:
@@ -336,23 +274,20 @@ class _StageWriter:
 
     def _forward(self, task: Task) -> None:
         where = f"F{task.micro_batch}"
-        x = self._enter(where, task.micro_batch, task.chunk)
-        self._leave(where, task.micro_batch, task.chunk, self._through(where, x, task.chunk))
-
-    def _through(self, where: str, x: Nodes, chunk: int) -> Nodes:
-        before = x
-        for layer in self._chunks[chunk]:
+        before = x = self._enter(where, task.micro_batch, task.chunk)
+        for layer in self._chunks[task.chunk]:
             weights = self._fetch(f"L{layer}", where, before)
             experts = self._fetch_experts(layer, where, before)
             before = x
             x = self._layer(layer).forward(f"{layer}.{where}", (*x, *weights, *experts))
-        return x
+        self._leave(where, task.micro_batch, task.chunk, x)
 
     def _layer(self, layer: int) -> LayerWriter:
-        return LayerWriter(replace(self._write, costs=self._write.costs.of_layer(layer)))
+        costs = self._layer_costs.of_layer(layer)
+        return LayerWriter(self._builder, costs, self._ends.deferred)
 
     def _leave(self, where: str, micro_batch: int, chunk: int, x: Nodes) -> None:
-        if self._ends(chunk):
+        if self._is_last(chunk):
             self._loss[micro_batch] = self._head(where, x)
         else:
             tag = self._tag(self._boundary(chunk) + 1, micro_batch)
@@ -361,10 +296,7 @@ class _StageWriter:
     def _boundary(self, chunk: int) -> int:
         return chunk * self._plan.pipeline + self._stage
 
-    def _begins(self, chunk: int) -> bool:
-        return self._first and chunk == 0
-
-    def _ends(self, chunk: int) -> bool:
+    def _is_last(self, chunk: int) -> bool:
         return self._last and chunk == len(self._chunks) - 1
 
     def _fetch_experts(self, layer: int, where: str, after: Nodes) -> Nodes:
@@ -372,15 +304,12 @@ class _StageWriter:
         return self._fetch(name, where, after) if name in self._buckets else ()
 
     def _backward(self, task: Task) -> None:
-        where, micro_batch, boundary = (
-            f"B{task.micro_batch}",
-            task.micro_batch,
-            self._boundary(task.chunk),
-        )
-        if self._ends(task.chunk):
+        micro_batch, boundary = task.micro_batch, self._boundary(task.chunk)
+        where = f"B{micro_batch}"
+        if self._is_last(task.chunk):
             loss = self._loss.pop(micro_batch)
             loss = (*loss, *self._fetch("head", where, loss))
-            dy, made = self._ends_writer.head_back(where, loss)
+            dy, made = self._ends.head_back(where, loss)
             self._made("head", micro_batch, made)
         else:
             tag = self._tag(boundary + 1, micro_batch, backward=True)
@@ -397,8 +326,8 @@ class _StageWriter:
             if f"L{layer}.experts" in self._buckets:
                 self._made(f"L{layer}.experts", micro_batch, passed.experts)
             dy = passed.dx
-        if self._begins(task.chunk):
-            self._made("embedding", micro_batch, self._ends_writer.enter_back(where, dy))
+        if boundary == 0:
+            self._made("embedding", micro_batch, self._ends.enter_back(where, dy))
         else:
             tag = self._tag(boundary, micro_batch, backward=True)
             self._builder.send(f"send.{where}", "previous", self._costs.passed, tag, dy)
@@ -406,13 +335,14 @@ class _StageWriter:
     # ---- what stands before and after the layers ----
 
     def _enter(self, where: str, micro_batch: int, chunk: int = 0) -> Nodes:
-        if not self._begins(chunk):
-            tag = self._tag(self._boundary(chunk), micro_batch)
-            return self._builder.receive(f"recv.{where}", "previous", self._costs.passed, tag)
-        return self._ends_writer.enter(where, self._fetch("embedding", where, ()))
+        boundary = self._boundary(chunk)
+        if boundary == 0:
+            return self._ends.enter(where, self._fetch("embedding", where, ()))
+        tag = self._tag(boundary, micro_batch)
+        return self._builder.receive(f"recv.{where}", "previous", self._costs.passed, tag)
 
     def _head(self, where: str, x: Nodes) -> Nodes:
-        return self._ends_writer.head(where, (*x, *self._fetch("head", where, x)))
+        return self._ends.head(where, (*x, *self._fetch("head", where, x)))
 
     def _tag(self, boundary: int, micro_batch: int, backward: bool = False) -> int:
         parts = self._step.micro_batches * self._step.tokens
@@ -437,18 +367,15 @@ class _StageWriter:
             count = sum(costs.of_layer(layer).layer_shared for layer in self._layers)
             count += costs.shape.norm_parameters * self._last
             count += costs.entry if self._first and costs.shape.image else 0
-            ready = (*ready, *self._sum_shared(count * numbers.gradients, ready))
+            if count:
+                size, kind = count * numbers.gradients, CollectiveType.ALL_REDUCE
+                summed = builder.collective("gradients.norms", kind, "tensor", size, ready)
+                ready = (*ready, *summed)
         held = sum(_shard(b) if plan.zero else b.parameters for b in self._buckets.values())
         done = builder.compute("adam", costs.adam(held), ready)
         for bucket in self._buckets.values():
             if plan.zero in (1, 2) and bucket.members > 1:
                 self._gather_weights(bucket, f"weights.{bucket.name}", done)
-
-    def _sum_shared(self, size: int, ready: Nodes) -> Nodes:
-        if not size:
-            return ()
-        kind = CollectiveType.ALL_REDUCE
-        return self._builder.collective("gradients.norms", kind, "tensor", size, ready)
 
     # ---- inference ----
 
@@ -459,44 +386,32 @@ class _StageWriter:
         if self._first and token and not self._last:
             size, tag = self._sampled_bytes, self._tag(0, number)
             before = self._builder.receive(f"recv_token.{where}", "previous", size, tag)
+        tokens = (self._costs.shape.layers, part)
         if self._first and not token:
-            before = self._transfer.receive(
-                self._builder, "tokens", (self._costs.shape.layers, part)
-            )
-        x = self._enter_inference(where, number, before)
-        x = self._infer_through(where, (token, part), x)
+            before = self._transfer.receive(self._builder, "tokens", tokens)
+        x = self._ends.enter(where, before) if self._first else self._enter(where, number)
+        for layer in self._chunks[0]:  # caches come and go layer by layer
+            at = (layer, part)
+            cache = () if token else self._transfer.receive(self._builder, "kv", at)
+            x = self._layer(layer).forward(f"{layer}.{where}", (*x, *cache))
+            self._transfer.send(self._builder, "kv", at, x)
         if not self._last:
             self._leave(where, number, 0, x)
             return ()
         made = self._head(where, x)
-        self._transfer.send(self._builder, "tokens", (self._costs.shape.layers, part), made)
-        if not self._first and token + 1 < self._step.tokens and self._step.phase == "decode":
+        self._transfer.send(self._builder, "tokens", tokens, made)
+        if not self._first and token + 1 < self._tokens:
             tag = self._tag(0, number + self._step.micro_batches)
             self._builder.send(f"send_token.{where}", "next", self._sampled_bytes, tag, made)
         return made
 
-    def _infer_through(self, where: str, pass_of: tuple[int, int], x: Nodes) -> Nodes:
-        """Write the layers for (token, micro-batch); caches come and go layer by layer."""
-        token, part = pass_of
-        for layer in self._chunks[0]:
-            cache = () if token else self._transfer.receive(self._builder, "kv", (layer, part))
-            x = self._layer(layer).forward(f"{layer}.{where}", (*x, *cache))
-            self._transfer.send(self._builder, "kv", (layer, part), x)
-        return x
-
-    def _enter_inference(self, where: str, number: int, before: Nodes) -> Nodes:
-        if not self._first:
-            return self._enter(where, number)
-        return self._ends_writer.enter(where, before)
+    @property
+    def _tokens(self) -> int:
+        return self._step.tokens if self._step.phase == "decode" else 1
 
     @property
     def _sampled_bytes(self) -> int:
         return self._costs.sequences * 8  # a token is a 64-bit integer
-
-
-def _later(costs: Costs, token: int) -> Costs:
-    step = replace(costs.step, sequence=costs.step.sequence + token)
-    return replace(costs, step=step)
 
 
 def _shard(bucket: _Bucket) -> int:

@@ -15,7 +15,6 @@ class Task:
     """One pass of one micro-batch through the layers of one chunk of a stage.
 
     Attributes:
-        micro_batch: Its number.
         kind: "forward", "backward", or "weights": the gradients of weights, where the schedule
             splits them from the backward pass, which is then the gradients of inputs only.
         chunk: Which of the virtual stages of this stage.

@@ -1,5 +1,6 @@
 """The sizes of a transformer, and public models by name."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -7,6 +8,15 @@ from typing import Any, Literal
 from layerdag.errors import ConfigError, UsageError
 from layerdag.runtime.notes import Note, NoteKind
 from layerdag.runtime.settings import did_you_mean
+
+
+def _require_whole(where: str, settings: object, least: Mapping[str, int]) -> None:
+    for name, number in least.items():
+        value = getattr(settings, name)
+        if type(value) is not int or value < number:
+            raise ConfigError(
+                f"{where}: {name} is {value!r}; it must be a whole number of at least {number}."
+            )
 
 
 @dataclass(frozen=True)
@@ -31,12 +41,7 @@ class Image:
     labels: int = 0
 
     def __post_init__(self) -> None:
-        for name, least in (("size", 1), ("patch", 1), ("channels", 1), ("labels", 0)):
-            value = getattr(self, name)
-            if type(value) is not int or value < least:
-                raise ConfigError(
-                    f"image: {name} is {value!r}; it must be a whole number of at least {least}."
-                )
+        _require_whole("image", self, {"size": 1, "patch": 1, "channels": 1, "labels": 0})
         if self.size % self.patch:
             raise ConfigError(
                 f"image: patches of {self.patch} pixels do not fill a side of {self.size}."
@@ -83,13 +88,8 @@ class Latent:
     query_rank: int = 0
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            value, least = getattr(self, each.name), int(each.name != "query_rank")
-            if type(value) is not int or value < least:
-                raise ConfigError(
-                    f"latent attention: {each.name} is {value!r}; it must be a whole number of at "
-                    f"least {least}."
-                )
+        least = {each.name: int(each.name != "query_rank") for each in fields(self)}
+        _require_whole("latent attention", self, least)
 
     @property
     def key_width(self) -> int:
@@ -141,10 +141,7 @@ class ModelShape:
     """A transformer: decoder-only for text, or an encoder of images.
 
     Attributes:
-        name: For messages and summaries.
-        layers: Transformer layers.
         hidden: Width of the residual stream.
-        heads: Query heads.
         feed_forward: Inner width of the feed-forward block, of one expert in a mixture.
         vocabulary: Tokens, as the embedding table has rows; with ``image`` the outputs: classes, or
             numbers of a patch.
@@ -160,7 +157,6 @@ class ModelShape:
         dropout: Whether training applies dropout, whose masks are kept for the backward pass.
         experts: Experts of each mixture; 0 for a dense model.
         experts_per_token: Experts that each token is sent to.
-        image: What is read instead of words; attention then is not causal.
         latent: Widths of multi-head latent attention, in place of ``kv_heads`` and ``head_size``.
         shared_experts: Experts of each mixture that every token passes, beside the routed ones.
         dense_layers: Layers before the first mixture, which have a feed-forward block of their own.

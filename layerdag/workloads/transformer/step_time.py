@@ -15,9 +15,9 @@ import numpy as np
 
 from layerdag.errors import ConfigError
 from layerdag.hardware.devices import DataSheet
-from layerdag.workloads.transformer.costs import Costs, Linear
+from layerdag.workloads.transformer.costs import Costs
 from layerdag.workloads.transformer.job import SymbolicJob
-from layerdag.workloads.transformer.schedule import layers_of_chunks
+from layerdag.workloads.transformer.schedule import layers_held, layers_of_chunks
 
 Number = Any
 """A float, or a float64 array of one number for each of S steps."""
@@ -41,26 +41,18 @@ class StepDemand:
         moved_by_experts: The same around experts: copies, permutations, activations.
         moved_by_casts: Numbers that are cast to the format of the products.
         moved_by_head: Bytes of the logits and their gradients.
-        format: Place in ``FORMATS``.
         dense_layers: Layers of the stage without a mixture.
         mixture_layers: Its layers with one.
         tensor_bytes: Bytes that a rank sends to tensor ranks.
-        context_bytes: The same to context ranks.
-        expert_bytes: The same to expert ranks.
-        passed_bytes: The same to the next and the previous stage.
+        context_bytes: Bytes that it sends to context ranks.
+        expert_bytes: Bytes that it sends to expert ranks.
+        passed_bytes: Bytes that it sends to the next and the previous stage.
         weight_bytes: Bytes of the dense weights of the rank that others hold, too.
-        expert_weight_bytes: The same of its experts.
+        expert_weight_bytes: Bytes of its experts that others hold, too.
         replicas: Ranks that hold the same dense weights.
         expert_replicas: Ranks that hold the same experts.
-        tensor: Tensor ranks.
-        context: Context ranks.
-        expert: Expert ranks.
-        zero: ZeRO stage.
         parameters: Parameters that the rank updates.
-        micro_batches: Micro-batches of a replica.
-        stages: Pipeline stages.
         bubble: Idle share of the pipeline, of the time that it works.
-        devices: All ranks.
         node: Devices that share the fast link.
         eager: 1 where element-wise operators are not compiled into one another, else 0.
         asynchronous: 1 where the products of a block hide its tensor-parallel sums, else 0.
@@ -106,9 +98,9 @@ class StepEfficiency:
 
     Attributes:
         bf16: Share of the peak that large products in 16 bits reach.
-        fp8: The same with 8 bits and one scale for a tensor.
-        mxfp8: The same with a scale for each 32 numbers.
-        fp4: The same with 4 bits.
+        fp8: That share with 8 bits and one scale for a tensor.
+        mxfp8: That share with a scale for each 32 numbers.
+        fp4: That share with 4 bits.
         tile: Length of the sum that takes as long as starting and finishing a tile of a product;
             products over short sums are slow.
         memory: Share of the memory bandwidth that element-wise operators get.
@@ -121,14 +113,14 @@ class StepEfficiency:
         eager: How much slower element-wise operators are where each is a kernel of its own.
         launch: Host time of a layer in s, all passes of a micro-batch; a step that is faster waits
             for the host.
-        launch_experts: The same of a layer with a mixture.
+        launch_experts: Host time of a layer with a mixture.
         launch_scaled: How many times as much where each expert's operands have scales of blocks
             (mxfp8, nvfp4), which are made and arranged by kernels of their own.
         data_exposed: Share of gathers and sums of weights (data parallel) that nothing hides.
-        tensor_exposed: The same of tensor and context parallel communication.
+        tensor_exposed: Exposed share of tensor and context parallel communication.
         asynchronous: What is left of that where products hide it piece by piece.
-        expert_exposed: The same of exchanges between experts.
-        passing_exposed: The same of what stages pass on.
+        expert_exposed: Exposed share of exchanges between experts.
+        passing_exposed: Exposed share of what stages pass on.
         fixed: Time of a step in s that depends on nothing.
     """
 
@@ -158,7 +150,7 @@ class StepEfficiency:
 
 @dataclass(frozen=True)
 class StepTime:
-    """Where the time of a step goes, in s; the parts add up to ``total``.
+    """Where the time of a step goes, in s.
 
     Attributes:
         products: Matrix products and attention.
@@ -178,11 +170,17 @@ class StepTime:
 
     @property
     def total(self) -> Number:
-        """All of it."""
+        """The sum of the parts."""
         kept = self.products + self.memory + self.host + self.communication
         return kept + self.bubble + self.update
 
 
+_OF_PLAN = ("replicas", "expert_replicas", "tensor", "context", "expert", "zero")
+_COUNTED = (
+    *("compress", "q_up", "kv_up", "qkv", "out"),
+    *("up", "down", "shared_up", "shared_down"),
+)
+"""Products of a layer that take time worth counting."""
 _INNER, _COPIES = 4, 2
 """How often mixtures move the inner numbers of experts, and tokens to and from experts, in a pass.
 
@@ -194,13 +192,10 @@ device (``layerdag accuracy --calibrate 10 --refit``).
 def step_demand(
     job: SymbolicJob, node: int, *, eager: bool = False, asynchronous: bool = False
 ) -> StepDemand:
-    """Return what a training step asks for.
+    """Return the demand of a training step.
 
-    Args:
-        job: Shape, plan and step.
-        node: Devices that share the fast link: of a node, or of a rack.
-        eager: Whether element-wise operators are not compiled into one another.
-        asynchronous: Whether products hide tensor-parallel sums piece by piece.
+    ``node`` devices share the fast link. Products of ``asynchronous`` steps hide tensor-parallel
+    sums piece by piece; element-wise operators of ``eager`` ones are not compiled into one another.
 
     Raises:
         ConfigError: If the step does not train, or the model reads images.
@@ -210,22 +205,24 @@ def step_demand(
             f"{job.shape.name}: only training steps of models of text have a time in closed form; "
             "simulate others."
         )
-    costs, plan, step = job.costs, job.plan, job.step
-    stage = max(range(plan.pipeline), key=lambda s: (_layers(costs, s), -s))
-    chunks = layers_of_chunks(costs.shape.layers, plan, stage)
+    costs, shape, plan, step = job.costs, job.shape, job.plan, job.step
+    stage = max(range(plan.pipeline), key=lambda s: (layers_held(shape.layers, plan, s), -s))
+    chunks = layers_of_chunks(shape.layers, plan, stage)
     layers = [layer for chunk in chunks for layer in chunk]
     total = _Sum()
     for layer in layers:
         total.add_layer(costs.of_layer(layer), plan.recomputes(layer))
     mixtures = sum(bool(costs.of_layer(layer).shape.experts) for layer in layers)
     head = _Sum()
-    head.add_product(costs, costs.logits, costs.head_tokens, 3)
+    logits = costs.products["logits"]
+    head.add_product(costs, "logits", 3)
     # In a pipeline the last stage has fewer layers or is waited for: half of the head counts.
     ends = 1.0 if plan.pipeline == 1 else 0.5
     dense = sum(costs.of_layer(layer).layer_dense for layer in layers)
     tables = costs.table if costs.shape.tied and plan.pipeline == 1 else 2 * costs.table
     dense += round(tables * ends)
     experts = sum(costs.of_layer(layer).layer_experts for layer in layers)
+    idle = (plan.pipeline - 1) / (step.micro_batches * plan.virtual_stages)
     shared = -(-dense // plan.replicas) if plan.zero else dense
     expert_sharers = plan.expert_replicas if plan.zero else 1
     return StepDemand(
@@ -237,7 +234,7 @@ def step_demand(
         moved=total.moved,
         moved_by_experts=total.moved_by_experts,
         moved_by_casts=total.casts(step.micro_batches) if step.numbers.products else 0.0,
-        moved_by_head=ends * 12 * costs.head_tokens * costs.logits.outputs,
+        moved_by_head=ends * 12 * logits.tokens * logits.outputs,
         format=float(FORMATS.index(step.numbers.products)),
         dense_layers=float(len(layers) - mixtures),
         mixture_layers=float(mixtures),
@@ -247,32 +244,16 @@ def step_demand(
         passed_bytes=2.0 * plan.virtual_stages * costs.passed * (plan.pipeline > 1),
         weight_bytes=float(dense * step.numbers.weights),
         expert_weight_bytes=float(experts * step.numbers.weights),
-        replicas=float(plan.replicas),
-        expert_replicas=float(plan.expert_replicas),
-        tensor=float(plan.tensor),
-        context=float(plan.context),
-        expert=float(plan.expert),
-        zero=float(plan.zero),
+        **{name: float(getattr(plan, name)) for name in _OF_PLAN},
         parameters=float(shared + experts // expert_sharers),
         micro_batches=float(step.micro_batches),
         stages=float(plan.pipeline),
-        bubble=_bubble(job),
+        bubble=idle / 3 if plan.splits_backward else idle,
         devices=float(plan.ranks),
         node=float(node),
         eager=float(eager),
         asynchronous=float(asynchronous),
     )
-
-
-def _layers(costs: Costs, stage: int) -> int:
-    return sum(map(len, layers_of_chunks(costs.shape.layers, costs.plan, stage)))
-
-
-def _bubble(job: SymbolicJob) -> float:
-    """Return (p - 1) / (m v), a third of it where gradients of weights fill the bubble."""
-    plan = job.plan
-    idle = (plan.pipeline - 1) / (job.step.micro_batches * plan.virtual_stages)
-    return idle / 3 if plan.splits_backward else idle
 
 
 class _Sum:
@@ -286,10 +267,13 @@ class _Sum:
         """Return the numbers cast for a micro-batch; weights are cast once a step."""
         return self._cast + self._cast_weights / micro_batches
 
-    def add_product(self, costs: Costs, layer: Linear, tokens: float, passes: int) -> None:
+    def add_product(self, costs: Costs, name: str, passes: int) -> None:
         """Add a product of ``passes`` passes: forward, both gradients, forward once more."""
-        matrix = float(layer.inputs * layer.outputs)
-        self.operations += passes * costs.linear(layer, 1)[0] * tokens
+        layer = costs.products[name]
+        # Sequence-parallel ranks compress tokens of their own, which is not counted here.
+        tokens = float(costs.tokens if name == "compress" else layer.tokens)
+        matrix = float(layer.matrix)
+        self.operations += passes * 2 * matrix * tokens
         made = tokens * layer.outputs
         back = tokens * layer.inputs + layer.copies * matrix
         self.outputs += 2 * (made * (1 + (passes > 3)) + back)
@@ -301,8 +285,9 @@ class _Sum:
         """Add a layer; ``again``: its forward pass is computed twice."""
         shape, plan = costs.shape, costs.plan
         passes, tokens, number = 3 + again, costs.tokens, costs.number
-        for layer, count in self._products(costs):
-            self.add_product(costs, layer, count, passes)
+        for name in _COUNTED:
+            if name in costs.products:
+                self.add_product(costs, name, passes)
         operations = costs.attention()[0] / (1 if costs.step.causal == "half" else 2)
         self.attention += operations * (3.5 + (again or plan.recompute == "selective"))
         width = 3 * (shape.query_width if shape.latent else shape.query_width + 2 * shape.kv_width)
@@ -321,20 +306,6 @@ class _Sum:
             self.moved_by_experts += passes * (_INNER * number * inner + _COPIES * copied)
             exchanges = 2 * (2 + again)
             self.expert_bytes += exchanges * costs.routed_stream * (plan.expert - 1) / plan.expert
-
-    @staticmethod
-    def _products(costs: Costs) -> list[tuple[Linear, float]]:
-        shape, tokens, latent = costs.shape, costs.tokens, costs.latent
-        if latent:
-            found = [(latent.compress, tokens), (latent.q_up, tokens), (latent.kv_up, tokens)]
-        else:
-            found = [(costs.qkv, tokens)]
-        found.append((costs.out, tokens))
-        reached = costs.routed if shape.experts else tokens
-        found += [(costs.up, reached), (costs.down, reached)]
-        if shape.shared_experts:
-            found += [(costs.shared_up, tokens), (costs.shared_down, tokens)]
-        return [(layer, float(count)) for layer, count in found]
 
 
 def stacked(parts: list[StepDemand]) -> StepDemand:
@@ -376,10 +347,17 @@ def step_time(demand: StepDemand, sheet: DataSheet, shares: StepEfficiency) -> S
     launched = sheet.host * ((d.dense_layers + 1) * s.launch + d.mixture_layers * of_mixture)
     # Near the point where host and device take equally long, each waits for the other at times.
     each = (device**4 + launched**4) ** 0.25
-    weights = _gathers(d, s, inside, outside, each)
+    gather = _gather_of_weights(d, inside, outside)
+    # ZeRO 3 gathers twice and sums once in a micro-batch, behind the layers.
+    moved = 3 * gather
+    exposed = np.maximum(s.data_exposed * moved, moved - 0.9 * each)
+    weights = np.where(d.zero == 3, exposed, 0.0)
+    # Without it, gradients in 32 bits are summed, and updated weights in 16 bits are gathered.
+    once = np.maximum(s.data_exposed * moved, moved - 0.8 * each)
+    each_time = s.data_exposed * (d.micro_batches + 1) * gather
+    sums = np.select([d.zero == 3, d.zero == 2], [0.0 * gather, each_time], once)
     passing = s.passing_exposed * d.passed_bytes / outside
     busy = d.micro_batches * (each + passing)
-    sums = _sums(d, s, inside, outside, each)
     update = 30 * d.parameters / (0.8 * sheet.bytes_per_s) + s.fixed
     turns = d.micro_batches
     return StepTime(
@@ -400,8 +378,8 @@ def _blocks(d: StepDemand, s: StepEfficiency, inside: Number, outside: Number) -
     return s.tensor_exposed * (tensor + context) + s.expert_exposed * expert
 
 
-def _of_weights(d: StepDemand, inside: Number, outside: Number) -> tuple[Number, Number]:
-    """Return the time of one gather of the dense weights, and of the experts.
+def _gather_of_weights(d: StepDemand, inside: Number, outside: Number) -> Number:
+    """Return the time of one gather of the dense weights and the experts.
 
     All ranks of a group in a node bring their share of the network (rings over all of its ports).
     """
@@ -412,25 +390,4 @@ def _of_weights(d: StepDemand, inside: Number, outside: Number) -> tuple[Number,
     within = d.expert * d.expert_replicas <= d.node
     rate = np.where(within, inside, np.minimum(together * outside, inside))
     experts = d.expert_weight_bytes * (d.expert_replicas - 1) / d.expert_replicas / rate
-    return dense, experts
-
-
-def _gathers(
-    d: StepDemand, s: StepEfficiency, inside: Number, outside: Number, each: Number
-) -> Number:
-    """Return what ZeRO 3 exposes in a micro-batch: two gathers and a sum, behind the layers."""
-    dense, experts = _of_weights(d, inside, outside)
-    moved = 3 * (dense + experts)
-    exposed = np.maximum(s.data_exposed * moved, moved - 0.9 * each)
-    return np.where(d.zero == 3, exposed, 0.0)
-
-
-def _sums(
-    d: StepDemand, s: StepEfficiency, inside: Number, outside: Number, each: Number
-) -> Number:
-    """Return what sums of gradients expose in a step, where parameters are not shared."""
-    dense, experts = _of_weights(d, inside, outside)
-    once = 3 * (dense + experts)  # gradients in 32 bits, updated weights in 16
-    once = np.maximum(s.data_exposed * once, once - 0.8 * each)
-    each_time = s.data_exposed * (d.micro_batches + 1) * (dense + experts)
-    return np.select([d.zero == 3, d.zero == 2], [0.0 * dense, each_time], once)
+    return dense + experts

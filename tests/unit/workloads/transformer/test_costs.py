@@ -11,8 +11,6 @@ from layerdag.plan import Plan, Step
 from layerdag.workloads.transformer.costs import (
     Costs,
     Linear,
-    condition,
-    condition_backward,
     layer_activations,
     rank_memory,
     rank_parameters,
@@ -29,11 +27,12 @@ def costs(shape: ModelShape = LLAMA, step: Step = STEP, **plan: Any) -> Costs:
 
 def test_products_and_experts_by_hand():
     """4 inputs, 5 outputs, bf16: 20 weights; 3 * 9 activations of two bytes."""
-    one, layer = costs(), Linear(4, 5)
-    assert one.linear(layer, 3) == (2 * 3 * 20, 3 * 9 * 2 + 20 * 2)
-    assert one.linear_dx(layer, 3) == one.linear(layer, 3)
-    assert one.linear_dw(layer, 3) == (2 * 3 * 20, 3 * 9 * 2 + 20 * 2 * 2)  # read and written
-    operations, moved = costs().linear(Linear(4, 5, 3), 6)
+    one, layer = costs(), Linear(4, 5, tokens=3)
+    assert one.product(layer) == (2 * 3 * 20, 3 * 9 * 2 + 20 * 2)
+    assert one.product(layer, "input") == one.product(layer)
+    written = (2 * 3 * 20, 3 * 9 * 2 + 20 * 2 * 2)  # the weight's gradient is read and written
+    assert one.product(layer, "weight") == written
+    operations, moved = costs().product(Linear(4, 5, tokens=6, copies=3))
     assert operations == 2 * 6 * 20  # each token passes one of them
     assert moved == 6 * 9 * 2 + 3 * 20 * 2
 
@@ -65,7 +64,7 @@ def test_unfused_attention_moves_its_scores_as_well():
 
 def test_vocabularies_are_padded_and_tied_tables_held_once():
     odd = replace(LLAMA, vocabulary=1001)
-    assert [costs(odd, tensor=n).logits.outputs for n in (1, 2, 4)] == [1001, 501, 251]
+    assert [costs(odd, tensor=n).products["logits"].outputs for n in (1, 2, 4)] == [1001, 501, 251]
     tied = costs(replace(LLAMA, tied=True))
     assert tied.exit(shared=False) - tied.exit(shared=True) == tied.table
     assert costs(replace(LLAMA, tied=False)).exit(shared=True) == tied.exit(shared=False)
@@ -194,10 +193,10 @@ def test_splitting_changes_no_matrix_operation(shape, plan):
     replicated = 0
     if "tensor" in plan:  # embeddings are the same on all tensor ranks
         costs = whole.costs
-        patches = costs.linear(costs.patches, costs.own_patches)[0]
+        patches = costs.product(costs.products["patches"])[0]
         replicated = 3 * (2 * patches)
         if costs.condition_bytes:
-            replicated += 3 * (condition(costs)[0] + condition_backward(costs)[0])
+            replicated += 3 * (costs.condition()[0] + costs.condition_back()[0])
     assert split.summary()["matrix_flops"] == whole.summary()["matrix_flops"] + replicated
 
 
