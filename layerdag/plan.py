@@ -22,10 +22,8 @@ class Precision:
     """Bytes of one number of each kind.
 
     Attributes:
-        name: On the command line.
         dtype: Format of everything but the products of layers, as traces state it.
         weights: Bytes of a weight as it is kept and gathered, and of an activation.
-        gradients: Bytes of a gradient.
         optimizer: Bytes of the optimizer's states of one parameter: 12 for Adam in mixed precision
             (a copy of the weight, momentum, variance, each of 4 bytes).
         products: Format of the matrix products of the layers ("fp8", "mxfp8", "nvfp4"); "" where it
@@ -107,16 +105,13 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "device": ("cpu", *COMPUTE_CAPABILITY),
 }
 """The words that a setting may have."""
+ALL_DEGREES = ("data", "fsdp", "tensor", "pipeline", "context", "expert")
 _MIN = {
-    **dict.fromkeys(("data", "fsdp", "tensor", "pipeline", "context", "expert"), 1),
+    **dict.fromkeys(ALL_DEGREES, 1),
     **dict.fromkeys(("virtual_stages", "sequence", "tokens", "accumulate"), 1),
     **dict.fromkeys(("first_layers", "last_layers", "bucket_bytes"), 0),
     **dict.fromkeys(("batch", "micro_batches", "layers"), 0),
 }
-
-
-DEGREES = ("data", "fsdp", "tensor", "pipeline")
-"""Degrees of recorded steps."""
 
 
 @final
@@ -348,11 +343,6 @@ def _require_possible(where: str, settings: Plan | Step) -> None:
 
 
 def _require_word(where: str, name: str, value: object, known: tuple[str, ...]) -> None:
-    """Refuse a word that a setting does not have; names the nearest.
-
-    Raises:
-        ConfigError: If it is none of those that are known.
-    """
     if value not in known:
         raise ConfigError(
             f"{where}: {name} is {value!r}.{did_you_mean(str(value), known)} Known: "
@@ -375,7 +365,6 @@ class Source:
     """What makes steps, and which settings it takes.
 
     Attributes:
-        name: For messages.
         plan: Fields of ``Plan``, in the order of its figures.
         step: Fields of ``Step``, likewise.
         defaults: Of fields that mean "as many as usual" where nothing is given.
@@ -417,11 +406,7 @@ class Source:
         return found
 
     def check(self, settings: StepSettings) -> None:
-        """Refuse settings that it does not take.
-
-        Raises:
-            ConfigError: If there is one.
-        """
+        """Raise ConfigError if there is a setting that it does not take."""
         for where, part, taken in (
             ("plan", settings.plan, self.plan),
             ("step", settings.step, self.step),
@@ -464,6 +449,11 @@ class Source:
         }
 
 
+def usual_setting(name: str) -> Any:
+    """Return the default of a field of ``Plan`` or ``Step``."""
+    return getattr(Step if hasattr(Step, name) else Plan, name)
+
+
 def _names(kind: type[Plan | Step]) -> list[str]:
     return [each.name for each in fields(kind)]
 
@@ -499,6 +489,9 @@ RECORDED = Source(
 )
 """Steps of programs and modules that PyTorch runs without a device."""
 
+
+DEGREES = tuple(name for name in ALL_DEGREES if name in RECORDED.plan)
+"""Degrees of recorded steps."""
 
 SIDES = ("prefill", "decode")
 """Ranks of a disaggregated step, each with a plan of its own."""

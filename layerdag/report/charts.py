@@ -400,7 +400,7 @@ def front_chart(
         priced: Whether the second figure is the cost of a step; otherwise it is memory.
     """
     shown = list(dict.fromkeys([*front, *outcomes]))[:MOST_DOTS]
-    spots = [(outcome.step_s or 0.0, _second(outcome, priced)) for outcome in shown]
+    spots = [(outcome.step_s or 0.0, outcome.second_figure(priced)) for outcome in shown]
     across, up = (
         _Axis([x for x, _ in spots], FRONT_LEFT, FRONT_WIDTH - FRONT_RIGHT),
         _Axis([y for _, y in spots], FRONT_HEIGHT - FRONT_BOTTOM, FRONT_TOP),
@@ -412,7 +412,7 @@ def front_chart(
         for o, (x, y) in zip(shown, spots, strict=True)
     )
     path = " ".join(
-        f"{across.at(o.step_s or 0.0):.1f},{up.at(_second(o, priced)):.1f}" for o in front
+        f"{across.at(o.step_s or 0.0):.1f},{up.at(o.second_figure(priced)):.1f}" for o in front
     )
     what = "cost of a step" if priced else "memory of the fullest rank (GiB)"
     label = f"Step time against {what}: {len(outcomes)} plans, {len(front)} on the front"
@@ -422,10 +422,6 @@ def front_chart(
         f"{_front_ticks(across, up)}{_front_titles(what)}"
         f'<polyline class="front" points="{path}"/>{dots}</svg></figure>'
     )
-
-
-def _second(outcome: PlanOutcome, priced: bool) -> float:
-    return outcome.cost if priced else outcome.memory_gib
 
 
 class _Axis:
@@ -496,13 +492,14 @@ def heat_map(outcomes: Sequence[PlanOutcome], rows: str, columns: str, best_s: f
 
     Args:
         outcomes: Of one model on one cluster.
-        rows: Name of the degree down the side, a field of ``Outcome``.
+        rows: Name of the degree down the side, a setting of the plan.
         columns: Name of the degree along the top.
         best_s: Time of the cell with the most color, in seconds.
     """
     tried: dict[tuple[int, int], list[PlanOutcome]] = {}
     for outcome in outcomes:
-        tried.setdefault((getattr(outcome, rows), getattr(outcome, columns)), []).append(outcome)
+        place = (int(outcome.settings[rows]), int(outcome.settings[columns]))
+        tried.setdefault(place, []).append(outcome)
     across = sorted({column for _, column in tried})
     header = element(
         "tr", element("td", f"{rows} \\ {columns}"), *(_head(c, "col") for c in across)

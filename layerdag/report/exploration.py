@@ -4,7 +4,6 @@ import csv
 import io
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, fields
 from pathlib import Path
 
 from layerdag.report.charts import front_chart, heat_map
@@ -37,10 +36,10 @@ def write_exploration(found: Exploration, path: str | Path) -> Path:
     path = Path(path)
     require_replaceable_exploration(path)
     table = io.StringIO()
-    columns = [column.name for column in fields(PlanOutcome) if column.name != "key"]
-    writer = csv.DictWriter(table, columns, lineterminator="\n", extrasaction="ignore")
+    rows = [outcome.row() for outcome in found.outcomes]
+    writer = csv.DictWriter(table, rows[0], lineterminator="\n")
     writer.writeheader()
-    writer.writerows(asdict(outcome) for outcome in found.outcomes)
+    writer.writerows(rows)
     summary = json.dumps(found.summary(), indent=1) + "\n"
     write_page(path, _render(found), (".csv", table.getvalue()), (".json", summary))
     return path
@@ -108,7 +107,7 @@ def _each_map(found: Exploration, models: Sequence[str]) -> Iterator[Markup]:
 
 def _axes(found: Exploration) -> tuple[str, str]:
     names = ("pipeline", "tensor", "zero", "micro_batches", "context", "expert")
-    counts = {name: len({getattr(o, name) for o in found.outcomes}) for name in names}
+    counts = {name: len({o.settings[name] for o in found.outcomes}) for name in names}
     chosen = sorted(names, key=lambda name: (counts[name] < 2, names.index(name)))[:2]
     return chosen[0], chosen[1]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from layerdag.plan import DEGREES, RECORDED, Plan, Step
+from layerdag.plan import DEGREES, RECORDED, usual_setting
 from layerdag.schema.shared_table import MAX_COUNT, SharedTable, are_counts, draw_value, rounded_up
 from layerdag.schema.size_tables import DEPTH
 
@@ -84,7 +84,7 @@ class PlanTables(SharedTable[PlanColumn]):
 
 
 def _is_value(setting: str, value: Setting) -> bool:
-    usual = getattr(Step if hasattr(Step, setting) else Plan, setting)
+    usual = usual_setting(setting)
     if type(usual) is not int:
         return type(value) is type(usual)
     number = type(value) is int or (type(value) is float and setting == "clip")

@@ -1,4 +1,4 @@
-"""A study of models, plans and clusters in YAML; its run, the best plans."""
+"""Simulate one step under every plan of a study on every cluster, and find the best plans."""
 
 import hashlib
 import itertools
@@ -6,13 +6,13 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from layerdag.errors import ConfigError, LayerdagError, UsageError
 from layerdag.hardware.devices import find_data_sheet
-from layerdag.plan import Plan, Step
+from layerdag.plan import ALL_DEGREES, Plan, Step, usual_setting
 from layerdag.runtime.notes import Note, merge_notes
 from layerdag.runtime.processes import in_any_order
 from layerdag.runtime.terminal import track
@@ -20,7 +20,7 @@ from layerdag.simulator.run import NOT_MODELED, simulate
 from layerdag.simulator.sweep import Journal
 from layerdag.version import __version__
 from layerdag.workloads.step_efficiency import shipped_efficiency
-from layerdag.workloads.study import PlanSpace, StudiedCluster, Study, read_study
+from layerdag.workloads.study import STUDIED, StudiedCluster, Study, read_study
 from layerdag.workloads.transformer.job import SymbolicJob
 from layerdag.workloads.transformer.memory import peak_memory
 from layerdag.workloads.transformer.shapes import ModelShape
@@ -37,12 +37,7 @@ reached, attention counted in full (docs/reference/accuracy.md)."""
 
 @dataclass(frozen=True)
 class Point:
-    """A model under a plan on a cluster.
-
-    Attributes:
-        cluster: Name of the cluster.
-        job: Model, plan and step.
-    """
+    """A model under a plan on a cluster, by its name."""
 
     cluster: str
     job: SymbolicJob
@@ -50,12 +45,7 @@ class Point:
 
 @dataclass(frozen=True)
 class StudyPoints:
-    """What a study tries.
-
-    Attributes:
-        possible: Plans that split the model over the cluster.
-        left_out: How many plans could not, by the reason.
-    """
+    """The plans that split a model over a cluster, and how many do not, by the reason."""
 
     possible: tuple[Point, ...]
     left_out: dict[str, int]
@@ -67,8 +57,8 @@ def points_of(study: Study) -> StudyPoints:
     Raises:
         ConfigError: If these are more than are tried.
     """
-    lists = [len(set(getattr(study.plans, each.name))) for each in fields(study.plans)]
-    count = len(study.clusters) * len(study.models) * math.prod(lists)
+    lists = [dict.fromkeys(getattr(study.plans, name)) for name in STUDIED]
+    count = len(study.clusters) * len(study.models) * math.prod(map(len, lists))
     if count > MAX_PLANS:
         raise ConfigError(
             f"The study asks for {count:,} plans, the product of its lists, models and clusters; "
@@ -77,7 +67,8 @@ def points_of(study: Study) -> StudyPoints:
     possible: list[Point] = []
     left_out: Counter[str] = Counter()
     for (name, cluster), shape in itertools.product(study.clusters.items(), study.models):
-        for choice in _product(study.plans):
+        for values in itertools.product(*lists):
+            choice = dict(zip(STUDIED, values, strict=True))
             try:
                 possible.append(Point(name, _job(study, shape, cluster, choice)))
             except ConfigError as error:
@@ -85,53 +76,26 @@ def points_of(study: Study) -> StudyPoints:
     return StudyPoints(tuple(possible), dict(left_out.most_common()))
 
 
-def _product(plans: PlanSpace) -> Iterator[dict[str, Any]]:
-    names = [field.name for field in fields(plans)]
-    for values in itertools.product(*(dict.fromkeys(getattr(plans, name)) for name in names)):
-        yield dict(zip(names, values, strict=True))
-
-
 def _job(
     study: Study, shape: ModelShape, cluster: StudiedCluster, choice: dict[str, Any]
 ) -> SymbolicJob:
     """Return the job; its replicas take the ranks that the other degrees leave."""
-    sharing = choice["tensor"] * choice["pipeline"] * choice["context"]
+    degrees = [name for name in STUDIED if name in ALL_DEGREES and name != "expert"]
+    sharing = math.prod(choice[name] for name in degrees)
     if sharing < 1 or cluster.ranks % sharing:
-        raise ConfigError(
-            f"tensor x pipeline x context = {sharing} do not divide {cluster.ranks} ranks."
-        )
-    degrees = {name: value for name, value in choice.items() if name != "micro_batches"}
-    return SymbolicJob(
-        shape,
-        Plan(data=cluster.ranks // sharing, **degrees),
-        Step(micro_batches=choice["micro_batches"], **_step(study, shape)),
-    )
-
-
-def _step(study: Study, shape: ModelShape) -> dict[str, Any]:
-    """Return what a step does; images have as many tokens as they have."""
-    step = asdict(study.step)
-    return {**step, "sequence": shape.image.tokens} if shape.image else step
+        raise ConfigError(f"{' x '.join(degrees)} = {sharing} do not divide {cluster.ranks} ranks.")
+    step = {**asdict(study.step), "micro_batches": choice.pop("micro_batches")}
+    if shape.image:
+        step["sequence"] = shape.image.tokens
+    return SymbolicJob(shape, Plan(data=cluster.ranks // sharing, **choice), Step(**step))
 
 
 @dataclass(frozen=True)
 class PlanOutcome:
-    """What became of one plan on one cluster.
+    """The figures of one plan on one cluster.
 
     Attributes:
-        model: Name of the model.
-        cluster: Name of the cluster.
-        ranks: Number of accelerators.
-        data: Replicas.
-        tensor: Ranks that share matrices.
-        pipeline: Stages.
-        context: Ranks that share each sequence.
-        expert: Ranks that share the experts.
-        micro_batches: Parts of a replica's batch.
-        zero: ZeRO stage.
-        recompute: What the backward pass computes again.
-        sequence_parallel: Whether norms are split over tensor ranks, too.
-        schedule: Order of micro-batches.
+        settings: The plan and the number of micro-batches, in the words of ``layerdag.plan``.
         memory_gib: Memory of the fullest rank: what PyTorch allocates at the peak of a training
             step of text; of images and inference what published formulas count.
         fits: Whether that is at most what the cluster has.
@@ -143,7 +107,6 @@ class PlanOutcome:
             over the cluster's peak, without those of recomputation.
         cost: Price of a step, 0 if the cluster has no price.
         error: Why it could not be simulated, "" if it was.
-        virtual_stages: Groups of layers that each stage holds.
         forecast_s: Time of a step by the shares that measured steps of the device reached, in
             closed form; None of inference, images, and devices without a data sheet.
         forecast_utilization: Utilization by that time.
@@ -155,16 +118,7 @@ class PlanOutcome:
     model: str
     cluster: str
     ranks: int
-    data: int
-    tensor: int
-    pipeline: int
-    context: int
-    expert: int
-    micro_batches: int
-    zero: int
-    recompute: str
-    sequence_parallel: bool
-    schedule: str
+    settings: Mapping[str, bool | int | str] = field(hash=False)
     memory_gib: float
     fits: bool
     step_s: float | None = None
@@ -174,7 +128,6 @@ class PlanOutcome:
     utilization: float | None = None
     cost: float = 0.0
     error: str = ""
-    virtual_stages: int = 1
     forecast_s: float | None = None
     forecast_utilization: float | None = None
     reserved_gib: float = 0.0
@@ -184,19 +137,28 @@ class PlanOutcome:
     @property
     def plan(self) -> str:
         """The plan in short, without the parts that split nothing."""
-        degrees = {
-            "data": self.data, "tensor": self.tensor, "pipeline": self.pipeline,
-            "context": self.context, "expert": self.expert, "micro-batches": self.micro_batches,
-        }  # fmt: skip
-        phrases = [f"{name} {value}" for name, value in degrees.items() if value > 1]
-        phrases += [f"ZeRO {self.zero}"] if self.zero else []
-        phrases += [f"recompute {self.recompute}"] if self.recompute != "none" else []
-        phrases += ["sequence parallel"] if self.sequence_parallel else []
-        phrases += [f"{self.virtual_stages} virtual stages"] if self.virtual_stages > 1 else []
-        phrases += (
-            [self.schedule] if self.schedule in ("gpipe", "zb-h1") and self.pipeline > 1 else []
-        )
+        chosen = {name: n for name, n in self.settings.items() if n != usual_setting(name)}
+        names = [name for name in (*ALL_DEGREES, "micro_batches") if name in chosen]
+        phrases = [f"{name.replace('_', '-')} {chosen[name]}" for name in names]
+        phrases += [f"ZeRO {chosen['zero']}"] if "zero" in chosen else []
+        phrases += [f"recompute {chosen['recompute']}"] if "recompute" in chosen else []
+        phrases += ["sequence parallel"] if "sequence_parallel" in chosen else []
+        several = chosen.get("virtual_stages")
+        phrases += [f"{several} virtual stages"] if several else []
+        if "schedule" in chosen and "pipeline" in chosen and not several:
+            phrases.append(str(chosen["schedule"]))
         return ", ".join(phrases) or "one rank"
+
+    def second_figure(self, priced: bool) -> float:
+        """Return what a plan is judged by besides its time: its price, or its memory."""
+        return self.cost if priced else self.memory_gib
+
+    def row(self) -> dict[str, Any]:
+        """Return all figures by name, those of the plan among them."""
+        found = asdict(self)
+        head = {name: found.pop(name) for name in ("model", "cluster", "ranks")}
+        del found["key"]
+        return {**head, **found.pop("settings"), **found}
 
 
 def evaluate_plan(point: Point, cluster: StudiedCluster, key: str = "") -> PlanOutcome:
@@ -204,11 +166,10 @@ def evaluate_plan(point: Point, cluster: StudiedCluster, key: str = "") -> PlanO
     job = point.job
     figures = job.summary()
     used, reserved = needed_memory(job, cluster)
-    columns = {each.name for each in fields(PlanOutcome)}
-    shown = {name: value for name, value in vars(job.plan).items() if name in columns}
+    every = {**vars(job.plan), "micro_batches": job.step.micro_batches}
     head: dict[str, Any] = {
         "model": job.shape.name, "cluster": point.cluster, "ranks": job.plan.ranks,
-        "micro_batches": job.step.micro_batches, **shown,
+        "settings": {name: every[name] for name in ("data", *STUDIED) if name != "expert_tensor"},
         "memory_gib": used / 2**30, "fits": used <= cluster.capacity, "key": key,
         "reserved_gib": reserved / 2**30, "margin_gib": (cluster.capacity - used) / 2**30,
     }  # fmt: skip
@@ -350,11 +311,12 @@ class Exploration:
         priced = all(cluster.cost_per_hour for cluster in self.study.clusters.values())
         front: list[PlanOutcome] = []
         for name in dict.fromkeys(outcome.model for outcome in self.simulated):
-            least = float("inf")
-            mine = [outcome for outcome in self.simulated if outcome.model == name]
-            for outcome in sorted(mine, key=lambda o: (o.step_s or 0.0, _second(o, priced))):
-                if _second(outcome, priced) < least:
-                    least = _second(outcome, priced)
+            least = math.inf
+            mine = [(outcome.second_figure(priced), outcome) for outcome in self.simulated]
+            mine = [(second, outcome) for second, outcome in mine if outcome.model == name]
+            for second, outcome in sorted(mine, key=lambda pair: (pair[1].step_s, pair[0])):
+                if second < least:
+                    least = second
                     front.append(outcome)
         return tuple(front)
 
@@ -366,21 +328,13 @@ class Exploration:
             "simulated": len(self.simulated),
             "too_large": sum(not outcome.fits for outcome in self.outcomes),
             "left_out": dict(self.left_out),
-            "least_memory": [_row(outcome) for outcome in self.least_memory()],
+            "least_memory": [outcome.row() for outcome in self.least_memory()],
             "notes": [note.to_json() for note in self.notes],
             "assumptions": list(self.assumptions),
-            "best": [_row(outcome) for outcome in self.best()],
-            "pareto_front": [_row(outcome) for outcome in self.pareto_front()],
-            "outcomes": [_row(outcome) for outcome in self.outcomes],
+            "best": [outcome.row() for outcome in self.best()],
+            "pareto_front": [outcome.row() for outcome in self.pareto_front()],
+            "outcomes": [outcome.row() for outcome in self.outcomes],
         }
-
-
-def _second(outcome: PlanOutcome, priced: bool) -> float:
-    return outcome.cost if priced else outcome.memory_gib
-
-
-def _row(outcome: PlanOutcome) -> dict[str, Any]:
-    return {name: value for name, value in asdict(outcome).items() if name != "key"}
 
 
 def explore(

@@ -1,16 +1,18 @@
 """A study of models, plans and clusters, from YAML."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, make_dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from types import GenericAlias
 from typing import Any
 
 import yaml
 
 from layerdag.errors import ConfigError
 from layerdag.hardware.devices import Device, require_device, shares_of
+from layerdag.plan import FORMULAS, usual_setting
 from layerdag.runtime.reading import read_whole
 from layerdag.runtime.settings import MAX_CONFIG_BYTES, build_settings, did_you_mean, load_yaml
 from layerdag.simulator.cluster import Cluster
@@ -36,9 +38,7 @@ class NetworkDimension:
 
     Attributes:
         topology: "Ring", "FullyConnected" or "Switch".
-        ranks: Ranks along it.
         gb_per_s: Bandwidth of a rank's link in 1e9 bytes per second.
-        latency_ns: Latency of a hop in ns.
     """
 
     topology: str
@@ -74,11 +74,8 @@ class StudiedCluster:
         network: Its dimensions; their ranks multiply to the number of accelerators.
         device: Accelerator by name ("h100"), for its rates; or give both rates.
         tflops: Peak rate in 1e12 operations per second, in the number format of the step.
-        memory_gb_per_s: Bandwidth of its memory in 1e9 bytes per second.
-        memory_gib: Its memory in GiB.
         efficiency: Share of both peaks that kernels reach, in (0, 1]; by default the shares that
             training steps reach on the device. 1 is the data sheet, which no step reaches.
-        launch_ns: Fixed cost of a kernel in ns.
         expanded_gib: Further memory per accelerator that is reached over a slower link (CXL, host).
         expanded_gb_per_s: Bandwidth of that link in 1e9 bytes per second.
         cost_per_hour: Price of one accelerator for an hour, in any currency; 0 for unknown.
@@ -113,7 +110,12 @@ class StudiedCluster:
         if self.expanded_gib and not self.expanded_gb_per_s:
             raise ConfigError("expanded_gib needs expanded_gb_per_s, the bandwidth to reach it.")
         if self.collectives is None:
-            object.__setattr__(self, "collectives", self._usual_collectives())
+            ranks = [link.ranks for link in self.network]
+            speeds = [link.gb_per_s for link in self.network]
+            usual = "ring"
+            if self.device in fitted_devices() and has_nodes(self.device, ranks, speeds):
+                usual = _MEASURED
+            object.__setattr__(self, "collectives", usual)
         elif self.collectives != _MEASURED:
             parse_implementation(self.collectives)
         elif self.device not in fitted_devices():
@@ -123,13 +125,6 @@ class StudiedCluster:
             )
         self.rates  # noqa: B018 (refuses an unknown device)
         self.simulated  # noqa: B018 (refuses impossible links)
-
-    def _usual_collectives(self) -> str:
-        ranks = [link.ranks for link in self.network]
-        speeds = [link.gb_per_s for link in self.network]
-        if self.device in fitted_devices() and has_nodes(self.device, ranks, speeds):
-            return _MEASURED
-        return "ring"
 
     @property
     def ranks(self) -> int:
@@ -195,63 +190,33 @@ class StudiedCluster:
         )
 
 
-@dataclass(frozen=True)
-class PlanSpace:
-    """What is tried of each part of a plan; the product of all lists is. ``data`` takes the rest.
-
-    Attributes:
-        tensor: Ranks that share matrices.
-        pipeline: Stages that share the layers.
-        context: Ranks that share each sequence.
-        expert: Ranks that share the experts.
-        micro_batches: Parts of a replica's batch.
-        zero: ZeRO stages.
-        recompute: "none", "selective", "full".
-        sequence_parallel: Whether norms are split over tensor ranks, too.
-        schedule: "1f1b", "gpipe", "zb-h1".
-        virtual_stages: Groups of layers that each stage holds (interleaved 1F1B).
-        expert_tensor: 0 (experts are split over tensor ranks), 1 (spread over them).
-    """
-
-    tensor: tuple[int, ...] = (1,)
-    pipeline: tuple[int, ...] = (1,)
-    context: tuple[int, ...] = (1,)
-    expert: tuple[int, ...] = (1,)
-    micro_batches: tuple[int, ...] = (1,)
-    zero: tuple[int, ...] = (0,)
-    recompute: tuple[str, ...] = ("none",)
-    sequence_parallel: tuple[bool, ...] = (False,)
-    schedule: tuple[str, ...] = ("1f1b",)
-    virtual_stages: tuple[int, ...] = (1,)
-    expert_tensor: tuple[int, ...] = (0,)
-
-    def __post_init__(self) -> None:
-        for each in fields(self):
-            if not getattr(self, each.name):
-                raise ConfigError(
-                    f"plans.{each.name} is an empty list; write a value, or leave it out."
-                )
+_NOT_TRIED = ("data", "attention", "ends_as_layers", "first_layers", "last_layers")
+STUDIED = (*(name for name in FORMULAS.plan if name not in _NOT_TRIED), "micro_batches")
+"""Settings of a plan that a study tries; ``data`` takes the ranks that the degrees leave."""
 
 
-@dataclass(frozen=True)
-class StudiedStep:
-    """What one step does; see ``layerdag.plan.Step``.
+def _lists() -> Iterator[tuple[str, Any, tuple[Any]]]:
+    for name in STUDIED:
+        usual = usual_setting(name)
+        yield name, GenericAlias(tuple, (type(usual), ...)), (usual,)
 
-    Attributes:
-        batch: Sequences of a step, of all replicas together.
-        sequence: Tokens of a sequence; images have a number of their own.
-        phase: "training", "prefill", "decode" or "inference".
-        tokens: Tokens that decode makes.
-        precision: "bf16", "fp16", "bf16-fp32-gradients", "fp32", "fp8", "mxfp8", "nvfp4".
-        causal: Operations of causal attention, "full" or "half".
-    """
 
-    batch: int
-    sequence: int = 2048
-    phase: str = "training"
-    tokens: int = 1
-    precision: str = "bf16"
-    causal: str = "full"
+PlanSpace: Any = make_dataclass("PlanSpace", _lists(), frozen=True)
+"""The values that are tried of each setting; the product of all is."""
+
+StudiedStep: Any = make_dataclass(
+    "StudiedStep",
+    [
+        ("batch", int),
+        *(
+            (name, type(usual_setting(name)), usual_setting(name))
+            for name in FORMULAS.step
+            if name not in ("batch", "micro_batches")
+        ),
+    ],
+    frozen=True,
+)
+"""What one step does, in the words of ``layerdag.plan.Step``; the batch is that of all replicas."""
 
 
 @dataclass(frozen=True)
@@ -260,19 +225,22 @@ class Study:
 
     Attributes:
         models: What is trained or served.
-        step: What one step does.
-        plans: How it may be split.
+        step: What one step does, a ``StudiedStep``.
         clusters: Where it may run, by name.
+        plans: How it may be split, a ``PlanSpace``.
     """
 
     models: tuple[ModelShape, ...]
-    step: StudiedStep
+    step: Any
     clusters: Mapping[str, StudiedCluster]
-    plans: PlanSpace = field(default_factory=PlanSpace)
+    plans: Any = field(default_factory=PlanSpace)
 
     def __post_init__(self) -> None:
         if not self.models or not self.clusters:
             raise ConfigError("A study needs at least one model and one cluster.")
+        for name in STUDIED:
+            if not getattr(self.plans, name):
+                raise ConfigError(f"plans.{name} is an empty list; write a value, or leave it out.")
 
 
 _KEYS = ("model", "step", "plans", "clusters")
@@ -301,7 +269,10 @@ def read_study(source: str | Path | Mapping[str, Any]) -> Study:
         ConfigError: If it cannot be read, a key is unknown or missing, or a value is not possible;
             says which.
     """
-    where, content = _content(source)
+    if isinstance(source, Mapping):
+        where, content = "study", source
+    else:
+        where, content = str(source), _content(source)
     unknown = [str(key) for key in content if key not in _KEYS]
     if unknown:
         raise ConfigError(
@@ -314,11 +285,15 @@ def read_study(source: str | Path | Mapping[str, Any]) -> Study:
     clusters = content["clusters"]
     if not isinstance(clusters, Mapping):
         raise ConfigError(f"{where}: 'clusters' must map names to descriptions.")
+    names, plans = content["model"], content.get("plans") or {}
+    names = names if isinstance(names, list | tuple) else [names]
+    if isinstance(plans, Mapping):  # a single value is a list of one
+        plans = {n: v if isinstance(v, list | tuple) else [v] for n, v in plans.items()}
     try:
         return Study(
-            models=_models(content["model"]),
+            models=tuple(n if isinstance(n, ModelShape) else model(str(n)) for n in names),
             step=build_settings(StudiedStep, content["step"], "step"),
-            plans=build_settings(PlanSpace, _as_lists(content.get("plans") or {}), "plans"),
+            plans=build_settings(PlanSpace, plans, "plans"),
             clusters={
                 str(name): _cluster(f"clusters.{name}", described)
                 for name, described in clusters.items()
@@ -328,30 +303,14 @@ def read_study(source: str | Path | Mapping[str, Any]) -> Study:
         raise ConfigError(f"{where}: {error}") from None
 
 
-def _content(source: str | Path | Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    if isinstance(source, Mapping):
-        return "study", source
+def _content(source: str | Path) -> Mapping[str, Any]:
     try:
         content = load_yaml(read_whole(Path(source), MAX_CONFIG_BYTES, ConfigError).decode())
     except (ValueError, yaml.YAMLError, RecursionError) as error:
         raise ConfigError(f"{source}: cannot be read as YAML ({error}).") from None
     if not isinstance(content, dict):
         raise ConfigError(f"{source}: a study is a mapping with the keys {', '.join(_KEYS)}.")
-    return str(source), content
-
-
-def _models(value: Any) -> tuple[ModelShape, ...]:
-    names = value if isinstance(value, list | tuple) else [value]
-    return tuple(name if isinstance(name, ModelShape) else model(str(name)) for name in names)
-
-
-def _as_lists(plans: Any) -> Any:
-    """Return the lists of a plan space; a single value is a list of one."""
-    if not isinstance(plans, Mapping):
-        return plans
-    return {
-        name: value if isinstance(value, list | tuple) else [value] for name, value in plans.items()
-    }
+    return content
 
 
 def _cluster(where: str, described: Any) -> StudiedCluster:

@@ -4,6 +4,7 @@ import math
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -353,19 +354,24 @@ def test_the_order_of_pieces_does_not_matter_and_overlaps_are_one_piece():
 
 
 PLAN = PlanOutcome(
-    **{"model": "gpt", "cluster": "a <b>", "ranks": 8, "data": 1, "tensor": 8, "pipeline": 1},
-    **{"context": 1, "expert": 1, "micro_batches": 1, "zero": 0, "recompute": "none"},
-    **{"sequence_parallel": True, "schedule": "1f1b", "memory_gib": 10.0, "fits": True},
+    **{"model": "gpt", "cluster": "a <b>", "ranks": 8, "memory_gib": 10.0, "fits": True},
+    settings={"data": 1, "tensor": 8, "sequence_parallel": True, "pipeline": 1, "zero": 0},
     step_s=1.0,
     cost=0.5,
 )
 FRONT_SLOTS = {"a <b>": 1, "c": 2}
 
 
+def plan(**changes: Any) -> PlanOutcome:
+    """Return the plan with other settings or figures."""
+    settings = {name: changes.pop(name, value) for name, value in PLAN.settings.items()}
+    return replace(PLAN, settings=settings, **changes)
+
+
 def outcomes(*figures: tuple[float, float]) -> list[PlanOutcome]:
     """Return plans of these step times and costs, each with a tensor degree of its own."""
     return [
-        replace(PLAN, step_s=step_s, cost=cost, tensor=2 + number)
+        plan(step_s=step_s, cost=cost, tensor=2 + number)
         for number, (step_s, cost) in enumerate(figures)
     ]
 
@@ -410,7 +416,7 @@ def test_the_line_goes_through_the_dots_of_the_front_which_are_larger():
 
 
 def test_dots_have_the_color_of_their_cluster_and_tell_their_plan():
-    found = [PLAN, replace(PLAN, cluster="c", tensor=2)]
+    found = [PLAN, plan(cluster="c", tensor=2)]
     first, second = drawn(found, []).iter("circle")
     assert (first.attrib["class"], second.attrib["class"]) == ("k1", "k2")
     title = first.find("title")
@@ -420,7 +426,7 @@ def test_dots_have_the_color_of_their_cluster_and_tell_their_plan():
 
 @pytest.mark.parametrize(("priced", "told"), [(True, "cost of a step"), (False, "memory")])
 def test_without_prices_memory_is_the_second_figure(priced, told):
-    heavy = replace(PLAN, memory_gib=80.0, tensor=2)
+    heavy = plan(memory_gib=80.0, tensor=2)
     figure = drawn([PLAN, heavy], [PLAN], priced=priced)
     svg = figure.find("svg")
     assert svg is not None
@@ -463,15 +469,15 @@ def shade(attributes: str) -> int:
 
 
 def test_rows_and_columns_rise_whatever_the_order_of_plans():
-    found = [replace(PLAN, tensor=t, pipeline=p) for t, p in ((16, 1), (2, 4), (2, 1), (16, 4))]
+    found = [plan(tensor=t, pipeline=p) for t, p in ((16, 1), (2, 4), (2, 1), (16, 4))]
     html = heat_map(found, "tensor", "pipeline", 1.0).html
     assert re.findall(r'<th scope="row"[^>]*>(\d+)', html) == ["2", "16"]
     assert re.findall(r'<th scope="col"[^>]*>(\d+)', html) == ["1", "4"]
 
 
 def test_a_cell_shows_its_fastest_plan():
-    slow = replace(PLAN, step_s=2.5, zero=1)
-    fast = replace(PLAN, step_s=1.25, zero=3)
+    slow = plan(step_s=2.5, zero=1)
+    fast = plan(step_s=1.25, zero=3)
     ((cell,),) = cells([slow, fast])
     assert cell[1] == "1.25"
     assert fast.plan in cell[0]
@@ -479,16 +485,16 @@ def test_a_cell_shows_its_fastest_plan():
 
 def test_the_fastest_has_most_color_and_the_slowest_none():
     times = (1.0, (1 + SLOWEST) / 2, SLOWEST, 9.0)
-    found = [replace(PLAN, step_s=t, pipeline=2**i) for i, t in enumerate(times)]
+    found = [plan(step_s=t, pipeline=2**i) for i, t in enumerate(times)]
     (row,) = cells(found)
     # Half way to the slowest there is half of the color; beyond it none, never a negative share.
     assert [shade(attributes) for attributes, _ in row] == [SHADES, SHADES // 2, 0, 0]
 
 
 def test_what_does_not_fit_tells_its_memory_and_what_was_not_tried_says_so():
-    large = replace(PLAN, step_s=None, memory_gib=2000.0, fits=False)
-    larger = replace(large, memory_gib=3000.0, zero=1)
-    found = [large, larger, replace(PLAN, tensor=4, pipeline=2)]
+    large = plan(step_s=None, memory_gib=2000.0, fits=False)
+    larger = replace(large, memory_gib=3000.0, settings={**large.settings, "zero": 1})
+    found = [large, larger, plan(tensor=4, pipeline=2)]
     (first, second) = cells(found)
     assert [text for _, text in first] == ["—", "1"]
     assert "no such plan" in first[0][0]
@@ -497,8 +503,8 @@ def test_what_does_not_fit_tells_its_memory_and_what_was_not_tried_says_so():
 
 
 def test_a_plan_that_fits_beside_one_that_does_not_is_shown():
-    large = replace(PLAN, step_s=None, fits=False)
-    ((cell,),) = cells([large, replace(PLAN, zero=3)])
+    large = plan(step_s=None, fits=False)
+    ((cell,),) = cells([large, plan(zero=3)])
     assert cell[1] == "1"
 
 

@@ -36,9 +36,8 @@ def found() -> Exploration:
 def outcome(name: str, seconds: float | None, cost: float, memory: float) -> PlanOutcome:
     """Return an outcome of the tiny model on cluster ``name``."""
     return PlanOutcome(
-        model="tiny", cluster=name, ranks=4, data=4, tensor=1, pipeline=1, context=1, expert=1,
-        micro_batches=1, zero=0, recompute="none", sequence_parallel=False, schedule="1f1b",
-        memory_gib=memory, fits=seconds is not None, step_s=seconds, cost=cost,
+        model="tiny", cluster=name, ranks=4, settings={"data": 4}, memory_gib=memory,
+        fits=seconds is not None, step_s=seconds, cost=cost,
     )  # fmt: skip
 
 
@@ -255,16 +254,20 @@ def test_measured_collectives_take_the_time_of_the_device():
 def test_a_plan_is_told_by_what_it_splits():
     _, found = tried({"tensor": 2, "zero": 3, "micro_batches": 2})
     assert found.plan == "data 2, tensor 2, micro-batches 2, ZeRO 3"
-    more = dataclasses.replace(
-        found, data=1, tensor=1, pipeline=4, zero=0, recompute="full", sequence_parallel=True,
+
+    def changed(**settings: object) -> PlanOutcome:
+        return dataclasses.replace(found, settings={**found.settings, **settings})
+
+    more = changed(
+        data=1, tensor=1, pipeline=4, zero=0, recompute="full", sequence_parallel=True,
         schedule="gpipe", context=2, expert=2,
     )  # fmt: skip
     assert more.plan == (
         "pipeline 4, context 2, expert 2, micro-batches 2, recompute full, sequence parallel, gpipe"
     )
-    alone = dataclasses.replace(found, data=1, tensor=1, zero=0, micro_batches=1, schedule="gpipe")
-    assert alone.plan == "one rank"
-    several = dataclasses.replace(alone, pipeline=2, virtual_stages=2, schedule="interleaved")
+    rest = {"data": 1, "tensor": 1, "zero": 0, "micro_batches": 1}
+    assert changed(**rest, schedule="gpipe").plan == "one rank"
+    several = changed(**rest, pipeline=2, virtual_stages=2, schedule="interleaved")
     assert several.plan == "pipeline 2, 2 virtual stages"
 
 
