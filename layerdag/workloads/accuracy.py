@@ -1,7 +1,7 @@
-"""How true predicted steps are: a table of measured ones against the model and two baselines."""
+"""Accuracy of predicted step times, against measured steps and two baselines."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,20 +30,15 @@ from layerdag.workloads.step_efficiency import (
 )
 from layerdag.workloads.transformer.memory import peak_memory
 
-KEYS = ("source", "device", "software", "model", "precision")
-"""What rows are grouped by."""
-
 PUBLIC_STEPS = Path(__file__).with_name("public_steps.csv")
 """The public rows that the package ships, and to which the shipped shares are fitted."""
 
 
 @dataclass(frozen=True)
 class ErrorFigures:
-    """How far predictions are off, |predicted / measured - 1|.
+    """Errors of predictions, |predicted / measured - 1|.
 
     Attributes:
-        median: Of half of the rows.
-        p90: Of nine tenths.
         bias: Median of predicted / measured - 1: above 0 where steps are predicted too long.
         tau: Kendall's tau of measured and predicted figures; None of fewer than three rows, or
             where one of them does not vary.
@@ -57,19 +52,16 @@ class ErrorFigures:
 
 @dataclass(frozen=True)
 class GroupAccuracy:
-    """The rows of one group.
+    """Errors of the rows of one group.
 
     Attributes:
         group: The value of each key.
-        rows: Number of rows judged.
         step: Errors of the step time, with tau of tokens/s.
         tau_mfu: Kendall's tau of model FLOPs utilization.
         constant_mfu: Errors of one utilization for all rows.
         sheet: Errors of the data sheet: the model's operations at the peak rate.
-        memory_rows: Rows with a measured memory.
-        memory: Errors of peak memory, None without such rows.
-        low: Lower end of the median error over draws: a tenth of them were better; None without.
-        high: Its upper end.
+        low: Median error that a tenth of the draws were below; None without draws.
+        high: Median error that a tenth of the draws were above.
     """
 
     group: dict[str, str]
@@ -86,17 +78,7 @@ class GroupAccuracy:
 
 @dataclass(frozen=True)
 class StepPrediction:
-    """One row and what was predicted.
-
-    Attributes:
-        source: Where it was published.
-        row: Its name there.
-        device: What it ran on.
-        measured_s: Measured time of a step.
-        predicted_s: Predicted time.
-        measured_gib: Measured peak memory, None if unknown.
-        predicted_gib: Predicted peak memory of the same kind, None where none was measured.
-    """
+    """One row of a table and what was predicted; no peak memory where none was measured."""
 
     source: str
     row: str
@@ -109,15 +91,7 @@ class StepPrediction:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """What ``layerdag accuracy`` prints.
-
-    Attributes:
-        groups: Figures by group.
-        predictions: Every judged row.
-        left_out: Rows that are no job here.
-        notes: What is to be known of the figures.
-        shares: The shares that predicted.
-    """
+    """What ``layerdag accuracy`` prints; ``shares`` are those that predicted."""
 
     groups: tuple[GroupAccuracy, ...]
     predictions: tuple[StepPrediction, ...]
@@ -149,7 +123,7 @@ def accuracy(
     seed: int = 0,
     refit: bool = False,
 ) -> Accuracy:
-    """Hold predicted steps against measured ones.
+    """Compare predicted steps with measured ones.
 
     Args:
         table: CSV file of measured steps (see ``layerdag.workloads.measured_steps.COLUMNS``); by
@@ -168,12 +142,12 @@ def accuracy(
         UsageError: If a file is no such table, a key is unknown, or no row can be expressed.
     """
     for key in by:
-        if key not in KEYS:
+        if key not in _KEYS:
             raise UsageError(
-                f"rows are not grouped by '{key}'.{did_you_mean(key, KEYS)} Known: "
-                f"{', '.join(KEYS)}."
+                f"rows are not grouped by '{key}'.{did_you_mean(key, _KEYS)} Known: "
+                f"{', '.join(_KEYS)}."
             )
-    keys = tuple(dict.fromkeys(by))
+    keys = list(dict.fromkeys(by))
     source = Path(table) if table is not None else PUBLIC_STEPS
     found = read_steps(source)
     if not found.steps:
@@ -182,13 +156,20 @@ def accuracy(
         raise UsageError(f"{source}: no row can be expressed; of {count:,} the reason is: {reason}")
     rows, notes = StackedSteps.of(found.steps), _notes(found)
     if isinstance(calibrate, int):
-        return _drawn(rows, found, keys, notes, (calibrate, draws, seed, refit))
+        return _drawn(rows, found, keys, notes, calibrate, draws, seed, refit)
     shares, more = _shares(calibrate)
     predicted = rows.predicted(shares)
     groups = [
         _group(keys, rows, members, predicted, None) for members in _members(rows.steps, keys)
     ]
-    notes += (*more, *_kin_notes(rows.steps, shares))
+    sheets = {step.sheet.name: step.sheet for step in rows.steps}
+    kin_notes = (
+        f"{name}: never fitted; shares of {', '.join(shares.kin(sheet)) or 'all devices'} and its "
+        "own data sheet"
+        for name, sheet in sheets.items()
+        if not shares.knows(sheet)
+    )
+    notes += (*more, *kin_notes)
     return Accuracy(tuple(groups), _predictions(rows, predicted), found.left_out, notes, shares)
 
 
@@ -224,32 +205,19 @@ def _notes(table: StepTable) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _kin_notes(steps: Sequence[MeasuredStep], shares: FittedEfficiency) -> tuple[str, ...]:
-    sheets = {step.sheet.name: step.sheet for step in steps}
-    return tuple(
-        f"{name}: never fitted; shares of "
-        + (", ".join(shares.kin(sheet)) or "all devices")
-        + " and its own data sheet"
-        for name, sheet in sheets.items()
-        if not shares.knows(sheet)
-    )
-
-
-def _value(step: MeasuredStep, key: str) -> str:
-    values: Mapping[str, str] = {
-        "source": step.source,
-        "device": step.sheet.name,
-        "software": step.software,
-        "model": step.job.shape.name,
-        "precision": step.job.step.precision,
-    }
-    return values[key]
+_KEYS: Mapping[str, Callable[[MeasuredStep], str]] = {
+    "source": lambda step: step.source,
+    "device": lambda step: step.sheet.name,
+    "software": lambda step: step.software,
+    "model": lambda step: step.job.shape.name,
+    "precision": lambda step: step.job.step.precision,
+}
 
 
 def _members(steps: Sequence[MeasuredStep], keys: Sequence[str]) -> list[list[int]]:
     found: dict[tuple[str, ...], list[int]] = {}
     for number, step in enumerate(steps):
-        found.setdefault(tuple(_value(step, key) for key in keys), []).append(number)
+        found.setdefault(tuple(_KEYS[key](step) for key in keys), []).append(number)
     return [found[name] for name in sorted(found)]
 
 
@@ -272,9 +240,11 @@ def _group(
     constant = np.median(reached) if mfu is None else mfu[members]
     tokens = np.array([step.job.tokens for step in part.steps])
     made = predicted[members]
-    measured, held = _memory(part.steps)
+    known = [step for step in part.steps if step.memory_gib]
+    measured = np.array([step.memory_gib for step in known])
+    held = np.array([_held(step) for step in known])
     return GroupAccuracy(
-        group={key: _value(part.steps[0], key) for key in keys},
+        group={key: _KEYS[key](part.steps[0]) for key in keys},
         rows=len(members),
         step=_errors(made, part.seconds, tokens / made, tokens / part.seconds),
         tau_mfu=_tau(operations / made / peaks, reached),
@@ -291,26 +261,20 @@ def model_operations(steps: Sequence[MeasuredStep]) -> np.ndarray:
     Six for each parameter that a token passes and each token, and 12 x layers x sequence x width of
     the heads for attention, the square counted in full.
     """
-    return np.array([_operations(step) for step in steps], dtype=np.float64)
-
-
-def _operations(step: MeasuredStep) -> float:
-    shape = step.job.shape
-    passed = shape.active_parameters - shape.embedding_parameters - shape.output_parameters
-    passed += shape.vocabulary * shape.hidden
-    attention = 12 * shape.layers * step.job.step.sequence * shape.query_width
-    return (6 * passed + attention) * step.job.tokens / step.job.plan.ranks
+    found = []
+    for step in steps:
+        job, shape = step.job, step.job.shape
+        passed = shape.active_parameters - shape.embedding_parameters - shape.output_parameters
+        passed += shape.vocabulary * shape.hidden
+        attention = 12 * shape.layers * job.step.sequence * shape.query_width
+        found.append((6 * passed + attention) * job.tokens / job.plan.ranks)
+    return np.array(found, dtype=np.float64)
 
 
 def _peak(step: MeasuredStep) -> float:
     sheet, products = step.sheet, step.job.step.numbers.products
     rates = {"": sheet.bf16, "fp8": sheet.fp8, "mxfp8": sheet.fp8, "nvfp4": sheet.fp4}
     return float(rates[products])
-
-
-def _memory(steps: Sequence[MeasuredStep]) -> tuple[np.ndarray, np.ndarray]:
-    rows = [step for step in steps if step.memory_gib]
-    return np.array([step.memory_gib for step in rows]), np.array([_held(s) for s in rows])
 
 
 def _held(step: MeasuredStep) -> float:
@@ -327,7 +291,7 @@ def _errors(
     truly: np.ndarray | None = None,
 ) -> ErrorFigures:
     off = predicted / measured - 1
-    tau = _tau(ordered, truly) if ordered is not None and truly is not None else None
+    tau = None if ordered is None or truly is None else _tau(ordered, truly)
     return ErrorFigures(
         float(np.median(np.abs(off))), float(np.quantile(np.abs(off), 0.9)),
         float(np.median(off)), tau,
@@ -355,11 +319,13 @@ def _predictions(rows: StackedSteps, predicted: np.ndarray) -> tuple[StepPredict
 def _drawn(
     rows: StackedSteps,
     table: StepTable,
-    keys: tuple[str, ...],
+    keys: Sequence[str],
     notes: tuple[str, ...],
-    settings: tuple[int, int, int, bool],
+    count: int,
+    draws: int,
+    seed: int,
+    refit: bool,
 ) -> Accuracy:
-    count, draws, seed, refit = settings
     if count < 1 or draws < 1:
         raise UsageError(f"{count} rows and {draws} draws; both must be at least 1.")
     operations = model_operations(rows.steps)
@@ -396,15 +362,12 @@ def _drawn(
     with np.errstate(all="ignore"):
         middle = np.array([np.nanmedian(made_DR[:, r]) if judged_R[r] else np.nan
                            for r in range(len(rows.steps))])  # fmt: skip
-    told = (
-        f"{draws} draws of {count} rows for each device and software calibrate; the others are "
-        "judged"
-        + (
-            ", shares fitted anew to the half of the plans from which rows are drawn"
-            if refit
-            else "; the shipped shares were fitted to the public rows"
-        )
-    )
+    told = f"{draws} draws of {count} rows for each device and software calibrate; the others are "
+    told += "judged"
+    if refit:
+        told += ", shares fitted anew to the half of the plans from which rows are drawn"
+    else:
+        told += "; the shipped shares were fitted to the public rows"
     kept_rows = rows.take(np.flatnonzero(judged_R))
     return Accuracy(
         tuple(groups), _predictions(kept_rows, middle[judged_R]), table.left_out, (*notes, told),
@@ -412,13 +375,11 @@ def _drawn(
     )  # fmt: skip
 
 
-def _plan_of(step: MeasuredStep) -> tuple[Any, ...]:
-    job = step.job
-    return (job.shape.name, job.plan, job.step, step.sheet.name, step.software.partition("-26")[0])
-
-
 def _open_half(steps: Sequence[MeasuredStep], generator: np.random.Generator) -> np.ndarray:
-    names = [repr(_plan_of(step)) for step in steps]
+    names = []
+    for step in steps:
+        job, software = step.job, step.software.partition("-26")[0]
+        names.append(repr((job.shape.name, job.plan, job.step, step.sheet.name, software)))
     groups = sorted(set(names))
     kept = set(generator.permutation(groups)[: -(-len(groups) // 2)].tolist())
     return np.array([name in kept for name in names])

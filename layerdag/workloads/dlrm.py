@@ -31,11 +31,9 @@ class RecommenderShape:
     """A recommendation model: embedding tables, two dense networks, low-rank cross layers.
 
     Attributes:
-        name: For messages and summaries.
         rows: Rows of each embedding table.
         look_ups: Rows of each table that a sample looks up and sums.
         width: Numbers of a row.
-        dense_inputs: Dense features of a sample.
         bottom: Widths of the network over dense features; the last is ``width``.
         top: Widths of the network over the crossed features; the last is 1.
         cross_layers: Cross layers (Wang et al. 2021), each of two matrices and a bias.
@@ -138,20 +136,14 @@ _INDEX_BYTES = 8
 
 @final
 class RankTraceBuilder:
-    """Writes the trace of one rank.
-
-    Args:
-        shape: The model.
-        step: What is done.
-        ranks: Ranks that share the samples.
-        tables: Tables that lie on this rank.
-    """
+    """Writes the trace of one of the ranks that share the samples, with tables of its own."""
 
     def __init__(
         self, shape: RecommenderShape, step: Step, ranks: int, tables: Sequence[int]
     ) -> None:
         self._shape, self._step, self._ranks = shape, step, ranks
         self._samples = step.batch // (ranks * step.micro_batches)
+        self._number = step.numbers.weights
         self._looked_up = sum(shape.look_ups[table] for table in tables)
         self._tables = len(tables)
         self._builder = TraceBuilder(step.numbers.dtype, shape.name)
@@ -225,10 +217,6 @@ class RankTraceBuilder:
     def _rows(self) -> int:
         return self._samples * len(self._shape.rows) * self._shape.width * self._number
 
-    @property
-    def _number(self) -> int:
-        return self._step.numbers.weights
-
     def _look_up(self) -> tuple[int, int]:
         """One addition for each number; rows read, sums written, of the samples of all ranks."""
         count = self._samples * self._ranks * self._shape.width
@@ -256,9 +244,8 @@ class RecommenderJob:
     """One step of a recommendation model.
 
     Attributes:
-        shape: The model.
         plan: Its ``data`` ranks share samples and tables; nothing else is split.
-        step: What is done; ``batch`` counts samples.
+        step: Its ``batch`` counts samples.
 
     Raises:
         ConfigError: If the plan cannot split the model.

@@ -5,8 +5,6 @@ those of ``COLUMNS``; what a table leaves empty is assumed only where ``ASSUMPTI
 told. What cannot be expressed as a job keeps its reason.
 """
 
-import csv
-import io
 import math
 import re
 from collections.abc import Mapping
@@ -17,8 +15,8 @@ from typing import Any
 from layerdag.errors import LayerdagError, UsageError
 from layerdag.hardware.devices import DataSheet, data_sheet
 from layerdag.plan import CHOICES, PRECISIONS, Plan, Step
-from layerdag.runtime.reading import read_whole
 from layerdag.runtime.settings import did_you_mean, shorten
+from layerdag.runtime.tables import read_table
 from layerdag.workloads.transformer.job import SymbolicJob
 from layerdag.workloads.transformer.shapes import Latent, ModelShape
 
@@ -34,7 +32,9 @@ COLUMNS = (
 rank's, ``memory_kind`` "reserved" or "allocated"; ``software`` what trained, by default the source.
 """
 
-_REQUIRED = ("model", "layers", "hidden", "heads", "seq", "global_batch", "device", "devices")
+_REQUIRED = (
+    *("model", "layers", "hidden", "heads", "seq", "global_batch", "device", "devices", "step_s"),
+)
 ASSUMPTIONS = {
     "recompute": "none",
     "zero": "1",
@@ -45,7 +45,6 @@ ASSUMPTIONS = {
     "devices_per_node": "8",
 }
 """What a column that a table leaves empty is taken as, by its name."""
-MAX_BYTES = 64 << 20
 MAX_ROWS = 100_000
 
 
@@ -54,15 +53,10 @@ class MeasuredStep:
     """A row whose job is known.
 
     Attributes:
-        source: Where it was published.
-        row: Its name there.
         software: What trained: names a row of the shipped shares.
-        sheet: The device.
         node: Devices that share the fast link.
-        job: Shape, plan, step.
         eager: Whether element-wise operators were kernels of their own.
         asynchronous: Whether products hid tensor-parallel sums.
-        step_s: Measured time of a step.
         memory_gib: Measured peak memory of the fullest rank, None if unknown.
         memory_kind: "reserved" or "allocated", "" if unknown.
         assumed: Columns that were empty and got the value of a usual run.
@@ -84,14 +78,7 @@ class MeasuredStep:
 
 @dataclass(frozen=True)
 class LeftOutRow:
-    """A row that is no job here.
-
-    Attributes:
-        source: Where it was published.
-        row: Its name there.
-        device: What it ran on.
-        reason: Why.
-    """
+    """A row that cannot be expressed as a job, and why."""
 
     source: str
     row: str
@@ -101,13 +88,7 @@ class LeftOutRow:
 
 @dataclass(frozen=True)
 class StepTable:
-    """What a table holds.
-
-    Attributes:
-        steps: Rows that are jobs.
-        left_out: The others.
-        unknown_columns: Columns that mean nothing here.
-    """
+    """The rows of a table, and its columns that are not known."""
 
     steps: tuple[MeasuredStep, ...]
     left_out: tuple[LeftOutRow, ...]
@@ -120,41 +101,20 @@ def read_steps(path: str | Path) -> StepTable:
     Raises:
         UsageError: If it is no such table: a column is missing, or it has no rows.
     """
-    try:
-        text = read_whole(Path(path), MAX_BYTES, UsageError).decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise UsageError(f"{path}: is no text in UTF-8; give a CSV file.") from None
-    try:
-        rows = csv.DictReader(io.StringIO(text))
-        found = list(rows)
-    except csv.Error as error:
-        raise UsageError(f"{path}: cannot be read as CSV ({error}).") from None
-    columns = list(rows.fieldnames or ())
-    missing = [name for name in (*_REQUIRED, "step_s") if name not in columns]
-    if missing:
-        raise UsageError(
-            f"{path}: column '{missing[0]}' is missing; a table of measured steps has the columns "
-            f"{', '.join((*_REQUIRED, 'step_s'))} and may have "
-            f"{', '.join(name for name in COLUMNS if name not in (*_REQUIRED, 'step_s'))}."
-        )
-    if not found or len(found) > MAX_ROWS:
-        raise UsageError(f"{path}: has {len(found):,} rows; 1 to {MAX_ROWS:,} are read.")
-    twice = next((name for name in columns if columns.count(name) > 1), None)
-    if twice is not None:
-        raise UsageError(f"{path}: has the column '{twice:.40}' twice; keep one of them.")
+    table = read_table(path, _REQUIRED, error=UsageError)
+    if not table.cells or len(table.cells) > MAX_ROWS:
+        raise UsageError(f"{path}: has {len(table.cells):,} rows; 1 to {MAX_ROWS:,} are read.")
     unknown = tuple(
-        f"'{name}'{did_you_mean(name, COLUMNS)}" for name in columns if name not in COLUMNS
+        f"'{name}'{did_you_mean(name, COLUMNS)}" for name in table.names if name not in COLUMNS
     )
     steps, left_out = [], []
-    for number, row in enumerate(found, start=2):
-        name = (row.get("row") or f"line {number}").strip()
-        source = (row.get("source") or Path(path).stem).strip()
+    for number, cells in table.rows():
+        name = cells.get("row") or f"line {number}"
+        source = cells.get("source") or Path(path).stem
         try:
-            if None in row:
-                raise UsageError("it has more cells than the first line has names")
-            steps.append(_step(source, name, _Row(row)))
+            steps.append(_step(source, name, _Row(cells)))
         except LayerdagError as error:
-            device = shorten((row.get("device") or "").strip(), 40)
+            device = shorten(cells.get("device", ""), 40)
             left_out.append(LeftOutRow(source, name, device, str(error)))
     return StepTable(tuple(steps), tuple(left_out), unknown)
 
@@ -165,12 +125,8 @@ _MAY_BE_0 = ("experts", "shared_experts", "head_dim", "ffn", "gated", "tied", "z
 class _Row:
     """The cells of a row, each checked where it is read."""
 
-    def __init__(self, cells: Mapping[str, Any]) -> None:
-        self._cells = {
-            key: value.strip()
-            for key, value in cells.items()
-            if isinstance(key, str) and isinstance(value, str)
-        }
+    def __init__(self, cells: Mapping[str, str]) -> None:
+        self._cells = cells
         self.assumed: list[str] = []
 
     def text(self, name: str) -> str:
@@ -329,7 +285,15 @@ def _job(row: _Row, shape: ModelShape, software: str) -> SymbolicJob:
     count = max(batch // data // size, 1)
     while batch // data % count:  # no whole micro-batches: as many equal ones as are needed
         count += 1
-    stages = pipeline * chunks
+    recompute, stages = row.text("recompute"), pipeline * chunks
+    if not recompute:
+        row.assumed.append("recompute")
+        recompute = "none"
+    elif recompute not in CHOICES["recompute"]:
+        known = ", ".join(CHOICES["recompute"])
+        raise UsageError(f"there is no recompute '{recompute:.40}'; it is one of {known}")
+    elif recompute == "selective" and software == "torchtitan":
+        recompute = "alternate"  # its selective modes compute every second layer, or product, again
     plan = Plan(
         data=data,
         tensor=tensor,
@@ -339,7 +303,7 @@ def _job(row: _Row, shape: ModelShape, software: str) -> SymbolicJob:
         sequence_parallel=tensor > 1,
         zero=row.whole("zero", 1),
         virtual_stages=chunks,
-        recompute=_recompute(row, software),
+        recompute=recompute,
         expert_tensor=1 if shape.experts and tensor > 1 else 0,
         ends_as_layers=bool(shape.layers % stages) and not (shape.layers + 2) % stages,
     )
@@ -351,15 +315,3 @@ def _job(row: _Row, shape: ModelShape, software: str) -> SymbolicJob:
         causal="half",
     )
     return SymbolicJob(shape, plan, step)
-
-
-def _recompute(row: _Row, software: str) -> Any:
-    word = row.text("recompute")
-    if not word:
-        row.assumed.append("recompute")
-        return "none"
-    if word not in CHOICES["recompute"]:
-        known = ", ".join(CHOICES["recompute"])
-        raise UsageError(f"there is no recompute '{word:.40}'; it is one of {known}")
-    # torchtitan's selective modes compute every second layer, or product, again.
-    return "alternate" if word == "selective" and software == "torchtitan" else word

@@ -19,7 +19,12 @@ import numpy as np
 from layerdag.errors import ConfigError, UsageError
 from layerdag.hardware.devices import DATA_SHEETS, DataSheet
 from layerdag.runtime.files import write_text
-from layerdag.runtime.json_shape import found_value, parse_json
+from layerdag.runtime.json_shape import (
+    found_value,
+    parse_json,
+    require_known,
+    require_shape,
+)
 from layerdag.runtime.reading import read_whole
 from layerdag.workloads.measured_steps import MeasuredStep
 from layerdag.workloads.transformer.step_time import (
@@ -34,10 +39,9 @@ from layerdag.workloads.transformer.step_time import (
 
 @dataclass(frozen=True)
 class _Spread:
-    """What is known of a share before any step: its value, and how far logarithms spread.
+    """Prior of a share: a usual value, and standard deviations of its logarithm.
 
     Attributes:
-        value: A usual one.
         common: Of what all devices have in common, around ``value``.
         device: Of a device around that.
         software: Of a software around that.
@@ -90,7 +94,6 @@ class FittedEfficiency:
     """StepEfficiency by device and software.
 
     Attributes:
-        common: Of all devices.
         devices: Factors of a device, by its name; 1 where a share is not named.
         software: Factors of what trains, by its name.
         machines: Factors that calibration found for a device and software, "device|software".
@@ -106,8 +109,11 @@ class FittedEfficiency:
 
         A device that nothing was fitted to gets the mean of its generation, then that of all.
         """
-        factors = [self._of_device(sheet), self.software.get(software, {})]
-        factors.append(self.machines.get(f"{sheet.name}|{software}", {}))
+        factors = [
+            self._of_device(sheet),
+            self.software.get(software, {}),
+            self.machines.get(f"{sheet.name}|{software}", {}),
+        ]
         return StepEfficiency(
             **{
                 name: self.common[name] * math.prod(each.get(name, 1.0) for each in factors)
@@ -150,11 +156,7 @@ def shipped_efficiency() -> FittedEfficiency:
 
 
 def read_efficiency(path: str | Path) -> FittedEfficiency:
-    """Read what ``write_efficiency`` wrote.
-
-    Raises:
-        ConfigError: If it is no such file, or holds what is no share.
-    """
+    """Read what ``write_efficiency`` wrote; ``ConfigError`` if it is no such file."""
     try:
         document = parse_json(read_whole(Path(path), MAX_SHARES_BYTES, ConfigError))
     except (ValueError, RecursionError) as error:
@@ -168,39 +170,36 @@ def read_efficiency(path: str | Path) -> FittedEfficiency:
         ) from None
 
 
-def _from_document(document: object) -> FittedEfficiency:
+_SHARES: Mapping[Any, Any] = {str: float}
+_SHAPE: Mapping[str, Any] = {
+    _KEY: int,
+    "common": _SHARES,
+    **{name: {str: _SHARES} for name in ("devices", "software", "machines")},
+}
+
+
+def _from_document(document: Any) -> FittedEfficiency:
     if not isinstance(document, dict) or document.get(_KEY) != VERSION:
         raise ConfigError(f"holds no fitted shares of this version ('{_KEY}': {VERSION}).")
-    strange = sorted(document.keys() - {_KEY, "common", "devices", "software", "machines"})
-    if strange:
-        raise ConfigError(f"unknown key '{strange[0]:.80}'; take it out.")
-    parts: dict[str, dict[str, dict[str, float]]] = {}
-    for part in ("devices", "software", "machines"):
-        named = document.get(part)
-        if not isinstance(named, dict):
-            raise ConfigError(f"{part} is {found_value(named)}; it must be an object.")
-        parts[part] = {name: _factors(f"{part}.{name}", each) for name, each in named.items()}
-    unknown = [name for name in parts["devices"] if name not in DATA_SHEETS]
+    try:
+        require_shape(document, _SHAPE)
+        require_known(document, _SHAPE)
+    except ValueError as error:
+        raise ConfigError(f"{error}.") from None
+    fitted = FittedEfficiency(**{name: document[name] for name in _SHAPE if name != _KEY})
+    factors = (*fitted.devices.values(), *fitted.software.values(), *fitted.machines.values())
+    for name, value in (pair for each in (fitted.common, *factors) for pair in each.items()):
+        if name not in _SPREADS:
+            raise ConfigError(f"there is no share '{name:.40}'.")
+        if not 0 < value < math.inf:
+            raise ConfigError(f"{name} is {found_value(value)}; it must be a positive number.")
+    unknown = [name for name in fitted.devices if name not in DATA_SHEETS]
     if unknown:
         raise ConfigError(f"devices names '{unknown[0]:.40}', which has no data sheet.")
-    common = _factors("common", document.get("common"))
-    absent = [name for name in _NAMES if name not in common]
+    absent = [name for name in _NAMES if name not in fitted.common]
     if absent:
         raise ConfigError(f"common lacks the share '{absent[0]}'.")
-    return FittedEfficiency(common, **parts)
-
-
-def _factors(where: str, each: object) -> dict[str, float]:
-    if not isinstance(each, dict):
-        raise ConfigError(f"{where:.60} is {found_value(each)}; it must be an object of shares.")
-    for name, value in each.items():
-        if name not in _SPREADS:
-            raise ConfigError(f"{where:.60}: there is no share '{name:.40}'.")
-        if type(value) not in (int, float) or not 0 < value < math.inf:
-            raise ConfigError(
-                f"{where:.60}: {name} is {found_value(value)}; it must be a positive number."
-            )
-    return {name: float(value) for name, value in each.items()}
+    return fitted
 
 
 def write_efficiency(shares: FittedEfficiency, path: str | Path) -> None:
@@ -217,14 +216,7 @@ def _rounded(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class StackedSteps:
-    """Measured steps as arrays.
-
-    Attributes:
-        steps: The steps.
-        demand: What they ask for.
-        sheet: Their devices.
-        seconds: What they took.
-    """
+    """Measured steps, with their demands, devices and times as arrays."""
 
     steps: tuple[MeasuredStep, ...]
     demand: StepDemand
@@ -307,9 +299,7 @@ def _robust(residual: np.ndarray) -> np.ndarray:
 def _least_squares(residuals: Callable[[np.ndarray], np.ndarray], start: np.ndarray) -> np.ndarray:
     """Return where the sum of squared residuals is least.
 
-    Args:
-        residuals: Takes a point, or an array of points along the last dimension.
-        start: The first point.
+    ``residuals`` takes a point, or an array of points along the last dimension.
     """
     from scipy.optimize import least_squares
 
@@ -350,7 +340,9 @@ def fit_shares(rows: StackedSteps) -> FittedEfficiency:
             [software.index(s.software) if s.software else -1 for s in rows.steps]
         ),
     }
-    weight = _weights(rows)
+    groups = [(step.source, step.sheet.name) for step in rows.steps]
+    sizes = np.array([groups.count(group) for group in groups])
+    weight = (10 / np.maximum(sizes, 10)) ** 0.25
     measured = np.log(rows.seconds)
 
     def parts(x: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
@@ -386,9 +378,3 @@ def fit_shares(rows: StackedSteps) -> FittedEfficiency:
         devices=factors("device", devices),
         software=factors("software", software),
     )
-
-
-def _weights(rows: StackedSteps) -> np.ndarray:
-    groups = [(step.source, step.sheet.name) for step in rows.steps]
-    sizes = np.array([groups.count(group) for group in groups])
-    return (10 / np.maximum(sizes, 10)) ** 0.25

@@ -157,15 +157,6 @@ class StageFlags:
     @cached_property
     def numbers(self) -> Mapping[str, int]:
         """Value of each symbol of the tables."""
-        sizes = {
-            "B": self.sequences,
-            "S": self.seq,
-            "D": self.dmodel,
-            "H": self.head,
-            "K": self.kvhead,
-            "F": self.dff,
-            "V": self.dvocal,
-            "X": self.experts,
-            "R": self.kexperts,
-        }
-        return sizes | self.degrees
+        widths = {"D": self.dmodel, "H": self.head, "K": self.kvhead, "F": self.dff}
+        widths |= {"V": self.dvocal, "X": self.experts, "R": self.kexperts}
+        return {"B": self.sequences, "S": self.seq, **widths, **self.degrees}

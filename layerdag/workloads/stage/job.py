@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
@@ -14,9 +14,7 @@ from layerdag.workloads.stage.flags import StageFlags
 from layerdag.workloads.stage.traces import traces_of_stages
 
 
-@final
-@dataclass(frozen=True)
-class CommunicationCounts:
+class CommunicationCounts(NamedTuple):
     """Communication of one kind with one group or peer.
 
     Attributes:
@@ -35,12 +33,7 @@ class CommunicationCounts:
 @final
 @dataclass(frozen=True)
 class StageFigures:
-    """What one rank of a stage does.
-
-    Attributes:
-        operators: The figures that all ranks of the stage have in common.
-        communication: Those that depend on the rank's groups and peers.
-    """
+    """What one rank of a stage does."""
 
     operators: dict[str, Any]
     communication: list[CommunicationCounts]
@@ -49,47 +42,32 @@ class StageFigures:
     def from_trace(cls, trace: Trace) -> "StageFigures":
         """Count the nodes of a stage's trace."""
         kinds = Counter(NodeType(kind).name.removeprefix("COMM_") for kind in trace.type_N.tolist())
-        count, operations = _operators(trace)
+        count: Counter[str] = Counter()
+        operations: Counter[str] = Counter()
+        cost_N = trace.integers("num_ops")[0].tolist()
+        name_N, named_N = trace.texts("op_type")
+        for row in np.flatnonzero(named_N).tolist():
+            count[name_N[row]] += 1
+            operations[name_N[row]] += cost_N[row]
         operators = {
             "nodes": trace.num_nodes,
             "types": dict(kinds),
             "data_deps": int(trace.data_deps.ptr_N1[-1]),
-            "comp_by_op_type": count,
-            "num_ops_by_op_type": operations,
+            "comp_by_op_type": dict(count),
+            "num_ops_by_op_type": dict(operations),
             "num_ops": sum(operations.values()),
             "tensor_size_elems": int(trace.integers("tensor_size")[0].sum()),
         }
         return cls(operators, _communication(trace))
 
     def of_rank(self, group: dict[str, str], peer: list[int]) -> dict[str, Any]:
-        """Return all figures of one rank.
-
-        Args:
-            group: Number of its group for each degree.
-            peer: Its partner in each stage.
-        """
-        named = [
-            (
-                f"{part.kind}{peer[part.whom] if isinstance(part.whom, int) else group[part.whom]}",
-                part,
-            )
-            for part in self.communication
-        ]
-        return self.operators | {
-            "comm_count": {name: part.count for name, part in named},
-            "comm_elems": {name: part.elements for name, part in named},
-        }
-
-
-def _operators(trace: Trace) -> tuple[dict[str, int], dict[str, int]]:
-    count: Counter[str] = Counter()
-    operations: Counter[str] = Counter()
-    cost_N = trace.integers("num_ops")[0].tolist()
-    name_N, named_N = trace.texts("op_type")
-    for row in np.flatnonzero(named_N).tolist():
-        count[name_N[row]] += 1
-        operations[name_N[row]] += cost_N[row]
-    return dict(count), dict(operations)
+        """Return all figures of one rank, which has a group of each degree and a peer a stage."""
+        count, elements = {}, {}
+        for part in self.communication:
+            whom = peer[part.whom] if isinstance(part.whom, int) else group[part.whom]
+            count[f"{part.kind}{whom}"] = part.count
+            elements[f"{part.kind}{whom}"] = part.elements
+        return self.operators | {"comm_count": count, "comm_elems": elements}
 
 
 def _communication(trace: Trace) -> list[CommunicationCounts]:
@@ -119,9 +97,6 @@ class StageJob:
     """One training step as STAGE describes it.
 
     Sizes are numbers of elements, not bytes; a multiply-accumulate counts one operation.
-
-    Attributes:
-        flags: The model and how it is split.
     """
 
     flags: StageFlags
@@ -144,7 +119,8 @@ class StageJob:
     def workload(self) -> Workload:
         """Return the traces of all ranks with their groups; each is made when it is asked for."""
         flags = self.flags
-        traces = RankTraces(self.stages, stage_of_rank(flags), groups(flags), peers(flags))
+        stage_R = np.arange(flags.ranks) // flags.ranks_per_stage
+        traces = RankTraces(self.stages, stage_R, groups(flags), peers(flags))
         return Workload(traces, traces.groups, f"STAGE's {flags.model_type}")
 
     def summary(self, file: str = "w.%d.et") -> dict[str, Any]:
@@ -212,8 +188,3 @@ def group_numbers(flags: StageFlags) -> dict[str, np.ndarray]:
         found[degree][rank_GM] = first + np.arange(len(rank_GM))[:, None]
         first += len(rank_GM)
     return found
-
-
-def stage_of_rank(flags: StageFlags) -> np.ndarray:
-    """Return the pipeline stage of each rank, int64 (R,)."""
-    return np.arange(flags.ranks) // flags.ranks_per_stage

@@ -19,7 +19,6 @@ class StageLayout:
     """Where STAGE puts traces and groups.
 
     Attributes:
-        folder: ``--output_dir``.
         name: ``--output_name``; "%d" stands for the rank, and without it the name becomes
             ``NAME.%d.et``.
     """
@@ -65,11 +64,9 @@ class StageLayout:
         return sorted(p for p in found if form.fullmatch(p.name) or p == self.groups)
 
     def write(self, workload: Workload, *, overwrite: bool = False) -> None:
-        """Write the traces of all ranks and the groups; no file is in its place before all are.
+        """Write the workload of a ``StageJob``; no file is in its place before all are.
 
-        Args:
-            workload: That of ``StageJob.workload``.
-            overwrite: Whether files may be replaced, ranks that the new job lacks included.
+        Files that are replaced include those of ranks that the new job lacks.
 
         Raises:
             UsageError: If files lie there and may not be replaced.

@@ -25,7 +25,7 @@ dimension of residual tensors: ``S/cp/tp`` with sequence parallelism, else ``S/c
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 from typing import final
@@ -42,7 +42,6 @@ class TensorSharding:
     """Dimensions of a tensor on one rank.
 
     Attributes:
-        dims: Its shape.
         reduced: Dimensions that were summed over: a degree among them leaves a partial sum.
     """
 
@@ -62,8 +61,7 @@ class OperatorForm:
 
     Attributes:
         kind: STAGE's name of the operator, "T" for a tensor from elsewhere.
-        operands: How it expects its operands.
-        result: How its result is laid out.
+        operands: The sharding that it expects of its operands.
         operations: Its cost; multiply and add count one.
     """
 
@@ -85,10 +83,7 @@ class Row:
 
     Attributes:
         name: Unique in the block.
-        form: Its operator.
-        sources: Names of its operands.
         after: Names of tensors that must be there, too.
-        weight: Whether it is a weight.
         gradient_of: Name of the weight whose gradient it is.
     """
 
@@ -134,83 +129,70 @@ def custom(operand: TensorSharding, result: TensorSharding, operations: Dim) -> 
 def read_table(text: str, meaning: Mapping[str, Dim]) -> list[Row]:
     """Return the rows of a table (the tables below), for what its names mean in a model."""
     rows: dict[str, Row] = {}
-    for line in text.strip().splitlines():
-        if line.strip():
-            name, operator, *fields = (part.strip() for part in line.split("|"))
-            rows[name] = _Reader(rows, meaning).row(name, operator, fields)
+    for line in filter(str.strip, text.splitlines()):
+        name, operator, *fields = (part.strip() for part in line.split("|"))
+        rows[name] = _read_row(name, operator, fields, rows, meaning)
     return list(rows.values())
 
 
-@final
-@dataclass(frozen=True)
-class _Reader:
-    """Reads one line of a table.
-
-    Attributes:
-        rows: Those above it.
-        meaning: What names stand for.
-    """
-
-    rows: Mapping[str, Row]
-    meaning: Mapping[str, Dim]
-
-    def row(self, name: str, operator: str, fields: list[str]) -> Row:
-        """Return the row."""
-        kind, _, rest = operator.partition(" ")
-        if kind in ("T", "W"):
-            form = placeholder(TensorSharding(parse_dims(rest, self.meaning)))
-            return Row(name, form, weight=kind == "W")
-        found = _Fields()
-        for part in fields:
-            self._field(part, found)
-        form = self._form(kind, rest, found)
-        return Row(name, form, tuple(found.sources), found.after, gradient_of=found.gradient_of)
-
-    def _field(self, text: str, found: "_Fields") -> None:
-        if text.startswith("->"):
-            found.result = self._layout(text.removeprefix("->"))
-        elif text.startswith("after "):
-            found.after = tuple(text.split()[1:])
-        elif text.startswith("gradient of "):
-            found.gradient_of = text.removeprefix("gradient of ")
-        else:
-            source, colon, dims = text.partition(":")
-            made = self.rows[source].form.result
-            found.sources.append(source)
-            found.operands.append(self._layout(dims) if colon else TensorSharding(made.dims))
-
-    def _layout(self, text: str) -> TensorSharding:
+def _read_row(
+    name: str,
+    operator: str,
+    fields: Sequence[str],
+    above: Mapping[str, Row],
+    meaning: Mapping[str, Dim],
+) -> Row:
+    def sharding(text: str) -> TensorSharding:
         dims, _, reduced = text.partition("@")
-        return TensorSharding(parse_dims(dims, self.meaning), parse_dims(reduced, self.meaning))
+        return TensorSharding(parse_dims(dims, meaning), parse_dims(reduced, meaning))
 
-    def _form(self, kind: str, rest: str, found: "_Fields") -> OperatorForm:
-        operands, first = tuple(found.operands), found.operands[0]
-        if kind == "M":
-            return einsum(rest, operands)
-        if kind == "I":
-            return identity(first)
-        if kind in ("A", "E", "E2"):
-            factor = Dim.number(int(rest)) if rest else ONE
-            return OperatorForm(kind, operands, first, first.elements * factor)
-        if kind in ("C", "R"):
-            result = found.result or first
-            if kind == "R":
-                return OperatorForm("R", operands, result, result.elements)
-            return custom(first, result, parse_dim(rest, self.meaning))
-        axis, size = int(rest.split()[0]), parse_dim(rest.split()[1], self.meaning)
-        dims = list(first.dims)
-        dims[axis] = dims[axis] * size if kind == "B" else size
-        result = TensorSharding(tuple(dims), first.reduced)
-        return OperatorForm(kind, operands, result, result.elements)
-
-
-@dataclass
-class _Fields:
-    sources: list[str] = field(default_factory=list)
-    operands: list[TensorSharding] = field(default_factory=list)
-    result: TensorSharding | None = None
+    kind, _, rest = operator.partition(" ")
+    if kind in ("T", "W"):
+        return Row(name, placeholder(sharding(rest)), weight=kind == "W")
+    sources: list[str] = []
+    operands: list[TensorSharding] = []
+    result, gradient_of = None, ""
     after: tuple[str, ...] = ()
-    gradient_of: str = ""
+    for part in fields:
+        if part.startswith("->"):
+            result = sharding(part.removeprefix("->"))
+        elif part.startswith("after "):
+            after = tuple(part.split()[1:])
+        elif part.startswith("gradient of "):
+            gradient_of = part.removeprefix("gradient of ")
+        else:
+            source, colon, dims = part.partition(":")
+            sources.append(source)
+            made = above[source].form.result
+            operands.append(sharding(dims) if colon else TensorSharding(made.dims))
+    form = _form(kind, rest, tuple(operands), result or operands[0], meaning)
+    return Row(name, form, tuple(sources), after, gradient_of=gradient_of)
+
+
+def _form(
+    kind: str,
+    rest: str,
+    operands: tuple[TensorSharding, ...],
+    result: TensorSharding,
+    meaning: Mapping[str, Dim],
+) -> OperatorForm:
+    first = operands[0]
+    if kind == "M":
+        return einsum(rest, operands)
+    if kind == "I":
+        return identity(first)
+    if kind in ("A", "E", "E2"):
+        factor = Dim.number(int(rest)) if rest else ONE
+        return OperatorForm(kind, operands, first, first.elements * factor)
+    if kind == "R":
+        return OperatorForm(kind, operands, result, result.elements)
+    if kind == "C":
+        return custom(first, result, parse_dim(rest, meaning))
+    axis, size = int(rest.split()[0]), parse_dim(rest.split()[1], meaning)
+    dims = list(first.dims)
+    dims[axis] = dims[axis] * size if kind == "B" else size
+    result = TensorSharding(tuple(dims), first.reduced)
+    return OperatorForm(kind, operands, result, result.elements)
 
 
 def einsum(letters: str, operands: tuple[TensorSharding, ...]) -> OperatorForm:
@@ -299,9 +281,7 @@ _GRADIENTS = "_assembled_grad"
 def with_flat_weights(block: dict[str, Row], sharded: bool) -> dict[str, Row]:
     """Return a layer whose weights are parts of one flat tensor.
 
-    Args:
-        block: The layer.
-        sharded: Whether the flat tensor is sharded over data parallel ranks.
+    It may be sharded over data parallel ranks.
     """
     weights = {row.name: row for row in block.values() if row.weight}
     gradients = {row.gradient_of: row.name for row in block.values() if row.gradient_of}

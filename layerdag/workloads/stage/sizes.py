@@ -19,11 +19,7 @@ Product = tuple[tuple[str, int], ...]
 @final
 @dataclass(frozen=True)
 class Dim:
-    """A sum of products.
-
-    Attributes:
-        terms: Product of symbols and its coefficient, sorted.
-    """
+    """A sum of products of symbols, each with its coefficient, sorted."""
 
     terms: tuple[tuple[Product, Fraction], ...]
 
@@ -103,11 +99,9 @@ def _joined(left: Product, right: Product) -> Product:
 
 
 def parse_dims(text: str, meaning: Mapping[str, Dim]) -> tuple[Dim, ...]:
-    """Return the dimensions of a table's text, separated by commas.
+    """Return the dimensions of a table's text, such as ``B/dp, S/cp, D``.
 
-    Args:
-        text: Such as ``B/dp, S/cp, D``.
-        meaning: What some names stand for; others are symbols.
+    Names without a ``meaning`` are symbols.
     """
     return tuple(parse_dim(part, meaning) for part in text.split(",")) if text.strip() else ()
 

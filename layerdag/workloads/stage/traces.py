@@ -2,10 +2,9 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from fractions import Fraction
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import final
+from typing import NamedTuple, final
 
 from layerdag.hardware.collectives import CollectiveType
 from layerdag.traces.builder import NodeAppender
@@ -60,7 +59,10 @@ class ModelBlocks:
     @classmethod
     def from_flags(cls, flags: StageFlags) -> "ModelBlocks":
         """Return the blocks of a model."""
-        meaning = _meaning(flags)
+        residual = "S/cp/tp" if flags.tpsp or flags.is_gated else "S/cp"
+        meaning = {"Q": parse_dim(residual, {})}
+        if not (flags.is_gated or flags.is_mixture):
+            meaning["K"] = Dim.symbol("H")
         embedding = EMBEDDING if flags.tpsp or flags.is_gated else SPLIT_EMBEDDING
         width, vocabulary = Dim.symbol("D"), Dim.symbol("V")
         return cls(
@@ -69,14 +71,6 @@ class ModelBlocks:
             _named("", embedding, {**meaning, "In": width, "Out": vocabulary}),
             _named("", LOSS, meaning),
         )
-
-
-def _meaning(flags: StageFlags) -> dict[str, Dim]:
-    residual = "S/cp/tp" if flags.tpsp or flags.is_gated else "S/cp"
-    meaning = {"Q": parse_dim(residual, {})}
-    if not (flags.is_gated or flags.is_mixture):
-        meaning["K"] = Dim.symbol("H")
-    return meaning
 
 
 def _named(prefix: str, table: str, meaning: Mapping[str, Dim]) -> Block:
@@ -187,12 +181,10 @@ def _summed(block: Block, name: str, parts: list[str]) -> tuple[Block, str]:
 @final
 @dataclass(eq=False)
 class StepTensor:
-    """A tensor of the step.
+    """A tensor of the step, under STAGE's name, with the pipeline stage that makes it.
 
     Attributes:
-        name: As STAGE names it.
         form: Its operator; copies share it.
-        stage: Pipeline stage that makes it.
         sources: Its operands.
         after: Tensors that must be there, too.
     """
@@ -201,7 +193,7 @@ class StepTensor:
     form: OperatorForm
     stage: int
     sources: tuple["StepTensor", ...] = ()
-    after: tuple["StepTensor", ...] = field(default=())
+    after: tuple["StepTensor", ...] = ()
 
 
 _Placed = list[tuple[Row, int]]
@@ -224,8 +216,23 @@ def tensors_of_step(flags: StageFlags) -> list[StepTensor]:
         for row, _ in rows:
             if row.gradient_of:
                 gradients.setdefault(row.gradient_of, []).append(made[row.name])
-    summed = {name: _summed_gradients(parts) for name, parts in gradients.items()}
-    updates = [_updated(weight, summed[name]) for name, weight in weights.items()]
+    summed = {
+        name: StepTensor(
+            first.name.partition(".")[2],
+            _sum_form(first.form),
+            first.stage,
+            (first,),
+            tuple(others),
+        )
+        for name, (first, *others) in gradients.items()
+    }
+    updates = [  # each takes the gradient in the weight's own sharding
+        StepTensor(
+            f"{weight.name.removesuffix('@0')}@1", _update_form(weight.form), weight.stage,
+            (weight, summed[name]),
+        )
+        for name, weight in weights.items()
+    ]  # fmt: skip
     return [*found, *summed.values(), *weights.values(), *updates]
 
 
@@ -268,18 +275,6 @@ def _micro_batch(
     return made
 
 
-def _summed_gradients(parts: list[StepTensor]) -> StepTensor:
-    first = parts[0]
-    name = first.name.partition(".")[2]
-    return StepTensor(name, _sum_form(first.form), first.stage, (first,), tuple(parts[1:]))
-
-
-def _updated(weight: StepTensor, gradient: StepTensor) -> StepTensor:
-    """Return the weight after the step; it takes the gradient in its own sharding."""
-    name = f"{weight.name.removesuffix('@0')}@1"
-    return StepTensor(name, _update_form(weight.form), weight.stage, (weight, gradient))
-
-
 @lru_cache(maxsize=64)
 def _sum_form(gradient: OperatorForm) -> OperatorForm:
     layout = gradient.result
@@ -303,25 +298,15 @@ def traces_of_stages(flags: StageFlags) -> tuple[Trace, ...]:
     return tuple(_StageTrace(sizes, cut, stage).trace() for stage in range(flags.pp))
 
 
-@final
-@dataclass(frozen=True)
-class _Message:
-    """A tensor that another stage needs.
-
-    Attributes:
-        tensor: What is sent.
-        shadow: What the other stage has in its place.
-        tag: Number of the message.
-    """
+class _Message(NamedTuple):
+    """A tensor that another stage needs, what that stage has in its place, and a number."""
 
     tensor: StepTensor
     shadow: StepTensor
     tag: int
 
 
-@final
-@dataclass(frozen=True)
-class _Cut:
+class _Cut(NamedTuple):
     """The step cut into stages.
 
     Attributes:
@@ -363,15 +348,12 @@ def _near(source: StepTensor, stage: int, shadows: dict[StepTensor, StepTensor])
     return shadows[source]
 
 
-@final
-@dataclass(frozen=True)
-class _Cost:
+class _Cost(NamedTuple):
     is_nothing: bool
     operations: int
     elements: int
 
 
-@final
 class _Sizes:
     def __init__(self, flags: StageFlags) -> None:
         self._numbers = flags.numbers
@@ -385,8 +367,8 @@ class _Sizes:
         """Return operations and elements of a form's result."""
         if form not in self._costs:
             operations = form.operations.value(self._numbers)
-            elements = self._whole(form.result.elements)
-            self._costs[form] = _Cost(not operations, _integer(operations), elements)
+            elements = int(float(form.result.elements.value(self._numbers)))
+            self._costs[form] = _Cost(not operations, int(float(operations)), elements)
         return self._costs[form]
 
     def collectives(
@@ -396,21 +378,13 @@ class _Sizes:
         key = (made, expected)
         if key not in self._collectives:
             found = collectives(made, expected, self._degrees)
-            self._collectives[key] = (found, self._whole(made.elements))
+            self._collectives[key] = (found, int(float(made.elements.value(self._numbers))))
         return self._collectives[key]
-
-    def _whole(self, dim: Dim) -> int:
-        return _integer(dim.value(self._numbers))
-
-
-def _integer(value: Fraction) -> int:
-    return int(float(value))
 
 
 _Nodes = tuple[int, ...]
 
 
-@final
 class _StageTrace:
     """The nodes of one stage; operators that compute nothing are left out.
 
@@ -431,16 +405,13 @@ class _StageTrace:
         """Return all nodes as a trace."""
         for tensor in self._tensors:
             self._number[tensor] = self._count
-            self._count += self._nodes_of(tensor)
+            operands = range(len(tensor.sources))
+            self._count += self._is_node(tensor) + len(self._cut.sent.get(tensor, ()))
+            self._count += sum(len(self._of(tensor, index)[0]) for index in operands)
         for tensor in self._tensors:
             self._write(tensor)
         schema = Attribute("schema", Wire.STRING, "symbolic_tensor_network")
         return replace(self._columns.trace(), metadata=(schema,))
-
-    def _nodes_of(self, tensor: StepTensor) -> int:
-        communicated = sum(len(self._of(tensor, index)[0]) for index in range(len(tensor.sources)))
-        sent = len(self._cut.sent.get(tensor, ()))
-        return self._is_node(tensor) + communicated + sent
 
     def _is_node(self, tensor: StepTensor) -> bool:
         return tensor in self._cut.received or not self._sizes.cost(tensor.form).is_nothing
@@ -474,7 +445,10 @@ class _StageTrace:
             self._add(number, f"{tensor.name}_Y_RECV", NodeType.COMM_RECV, ())
             return
         if not cost.is_nothing:
-            self._attributes(tensor.form.kind, cost)
+            columns = self._columns
+            columns.attribute("num_ops", Wire.INT64, cost.operations)
+            columns.attribute("tensor_size", Wire.UINT64, cost.elements)
+            columns.attribute("op_type", Wire.STRING, columns.text(tensor.form.kind))
             self._add(number, f"{tensor.name}_COMP", NodeType.COMP, self._inputs(tensor))
             number += 1
         for index, word in zip(range(len(tensor.sources)), ("X1COMM", "X2_COMM"), strict=False):
@@ -498,12 +472,6 @@ class _StageTrace:
             before = (number,)
             number += 1
         return number
-
-    def _attributes(self, kind: str, cost: _Cost) -> None:
-        columns = self._columns
-        columns.attribute("num_ops", Wire.INT64, cost.operations)
-        columns.attribute("tensor_size", Wire.UINT64, cost.elements)
-        columns.attribute("op_type", Wire.STRING, columns.text(kind))
 
     def _message(self, end: str, stage: int, size: int, tag: int) -> None:
         self._columns.attribute("comm_size", Wire.INT64, size)

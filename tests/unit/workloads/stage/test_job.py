@@ -17,7 +17,6 @@ from layerdag.workloads.stage.job import (
     groups,
     peers,
     rank_grid,
-    stage_of_rank,
 )
 
 
@@ -92,7 +91,6 @@ def test_one_rank_is_a_grid_of_its_own():
     assert {degree: found.tolist() for degree, found in groups(TINY).items()} == {
         "dp": [[0]], "tp": [[0]], "cp": [[0]],
     }  # fmt: skip
-    assert stage_of_rank(TINY).tolist() == [0]
     assert [found.tolist() for found in peers(TINY)] == [[0]]
 
 
