@@ -157,7 +157,7 @@ def _sent(trace: Trace) -> dict[str, int]:
 
 
 _KINDS = ("gemm", "attention", "convolution", "elementwise", "other")
-_OF_KIND = {
+_OF_KIND: dict[OperatorKind | None, str] = {
     OperatorKind.PRODUCT: "gemm",
     OperatorKind.ATTENTION: "attention",
     OperatorKind.CONVOLUTION: "convolution",

@@ -222,8 +222,10 @@ class _Reader:
         dtype = dtype_of(kind)
         if tensor in self._at:  # PyTorch gives ids of dead tensors anew
             row = self._rows[self._at[tensor]]
-            alone = isinstance(row, RecordedLeaf)
-            held = (row.shape, row.dtype) if alone else (row.shapes[0], row.dtypes[0])
+            if isinstance(row, RecordedLeaf):
+                held = (row.shape, row.dtype)
+            else:
+                held = (row.shapes[0], row.dtypes[0])
             if held == (tuple(shape), dtype):
                 return Reference(self._at[tensor])
         key = (tensor, tuple(shape), dtype)

@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import numpy as np
 
@@ -14,7 +14,8 @@ from layerdag.workloads.stage.flags import StageFlags
 from layerdag.workloads.stage.traces import traces_of_stages
 
 
-class CommunicationCounts(NamedTuple):
+@dataclass(frozen=True)
+class CommunicationCounts:
     """Communication of one kind with one group or peer.
 
     Attributes:
