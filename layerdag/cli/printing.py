@@ -10,11 +10,13 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from layerdag.errors import UsageError
 from layerdag.runtime.notes import Note
-from layerdag.runtime.reading import Limits
+from layerdag.runtime.reading import Limits, require_few_bytes, require_few_ranks
 
 if TYPE_CHECKING:
     from layerdag.datasets.dataset import GraphDataset
+    from layerdag.privacy.auditing import Audit
     from layerdag.validation.rules import Finding
 
 
@@ -58,6 +60,33 @@ def add_limits(parser: argparse._ActionsContainer, limits: Limits | None = None)
         help="refuse to write more ranks, one file each (default: %(default)s)")  # fmt: skip
     add("--max-bytes", type=int, default=usual.max_bytes, metavar="N",
         help="refuse to write more bytes, as estimated (default: %(default)s)")  # fmt: skip
+
+
+def require_place(args: argparse.Namespace) -> None:
+    """Raise UsageError unless a verb was told where its workload goes, and may write there."""
+    from layerdag.traces.chakra.workload import require_free_prefix
+
+    if not args.out and not args.json:
+        raise UsageError("Say where the traces go: --out PREFIX (or --json, for figures only).")
+    if args.out:
+        require_free_prefix(args.out, overwrite=args.overwrite)
+
+
+def require_few(args: argparse.Namespace, what: str, ranks: int, num_bytes: int) -> None:
+    """Raise UsageError if a workload has more ranks or bytes than ``add_limits`` allows."""
+    limits = Limits(args.max_ranks, args.max_bytes)
+    require_few_ranks(ranks, limits, what)
+    require_few_bytes(num_bytes, limits, what)
+
+
+def communication_lines(communication: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """Return a table of collectives and messages of a step, by kind and group."""
+    lines = ["", f"{'communication (kind:group)':<32} {'nodes':>12} {'GB':>14}"]
+    lines += [
+        f"{name:<32} {held['count']:>12,} {held['bytes'] / 1e9:>14,.3f}"
+        for name, held in communication.items()
+    ]
+    return lines if communication else []
 
 
 def finding_line(finding: "Finding") -> str:
@@ -112,8 +141,8 @@ def left_out_lines(left_out: Sequence[str]) -> list[str]:
     return [f"left out: {len(left_out):,} {graphs}, the first: {left_out[0]}"]
 
 
-def report_data(data: "GraphDataset") -> None:
-    """Print what of a data set was left out and not understood on standard error."""
+def report_data(data: "GraphDataset | Audit") -> None:
+    """Print what of real graphs was left out and not understood on standard error."""
     for line in (*left_out_lines(data.left_out), *note_lines(data.notes)):
         print(line, file=sys.stderr)
 

@@ -6,7 +6,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from layerdag.cli.printing import add_limits, print_figures
+from layerdag.cli.printing import add_limits, print_figures, require_few
 from layerdag.errors import UsageError
 from layerdag.runtime.reading import Limits
 from layerdag.runtime.settings import attribute_docs
@@ -75,7 +75,6 @@ def _switch(word: str) -> bool:
 
 def run(args: argparse.Namespace) -> int:
     """Write the traces and tell their figures."""
-    from layerdag.runtime.reading import require_few_bytes, require_few_ranks
     from layerdag.traces.chakra.workload import require_free_prefix, write_workload
     from layerdag.workloads.stage.job import StageJob
 
@@ -92,11 +91,11 @@ def run(args: argparse.Namespace) -> int:
     if layout:
         layout.require_free(overwrite=args.overwrite)
     flags = stage_flags_of(args)
-    limits, what = Limits(args.max_ranks, args.max_bytes), f"STAGE's {flags.model_type}"
-    require_few_ranks(flags.ranks, limits, what)
+    what = f"STAGE's {flags.model_type}"
+    require_few(args, what, flags.ranks, 0)
     job = StageJob(flags)
     if args.out or layout:
-        require_few_bytes(job.nodes * _NODE_BYTES, limits, what)
+        require_few(args, what, flags.ranks, job.nodes * _NODE_BYTES)
     if args.out:
         write_workload(job.workload(), args.out, overwrite=args.overwrite)
     if layout:

@@ -1,13 +1,12 @@
 """``layerdag audit``: attack samples, and show what they give away as text, JSON and page."""
 
 import argparse
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from layerdag.cli.printing import left_out_lines, nameless_notes, note_lines, print_json, warn
+from layerdag.cli.printing import nameless_notes, print_json, report_data, warn
 from layerdag.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -84,8 +83,7 @@ def run(args: argparse.Namespace) -> int:
         print_json(plain(_figures(found)))
     else:
         print(found)
-    for line in (*left_out_lines(found.left_out), *note_lines(found.notes)):
-        print(line, file=sys.stderr)
+    report_data(found)
     if args.report and not args.json:
         print(f"report: {args.report}")
     return int(args.strict and not found.passes)

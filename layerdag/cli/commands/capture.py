@@ -4,10 +4,17 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from layerdag.cli.field_flags import add_step_flags, fields_given
-from layerdag.cli.printing import add_limits, notes_json, print_figures, print_notes
+from layerdag.cli.printing import (
+    add_limits,
+    communication_lines,
+    notes_json,
+    print_figures,
+    print_notes,
+    require_few,
+    require_place,
+)
 from layerdag.errors import UsageError
 from layerdag.plan import RECORDED
-from layerdag.runtime.reading import Limits
 from layerdag.runtime.terminal import counted
 
 if TYPE_CHECKING:
@@ -44,25 +51,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Capture the step, write its traces and tell its figures."""
-    from layerdag.runtime.reading import require_few_bytes, require_few_ranks
-    from layerdag.traces.chakra.workload import require_free_prefix, write_workload
+    from layerdag.traces.chakra.workload import write_workload
 
     if not args.model:
         raise UsageError(
             "Name a model ('layerdag workload --list' shows them), a config.json or "
             "FILE.py:FUNCTION."
         )
-    if not args.out and not args.json:
-        raise UsageError("Say where the traces go: --out PREFIX (or --json, for figures only).")
-    if args.out:
-        require_free_prefix(args.out, overwrite=args.overwrite)
+    require_place(args)
     captured = _captured(args)
     if args.out:
-        limits = Limits(args.max_ranks, args.max_bytes)
         ranks = captured.world.size
         nodes = sum(trace.num_nodes for trace in captured.stages) * ranks // len(captured.stages)
-        require_few_ranks(ranks, limits, captured.name)
-        require_few_bytes(nodes * _NODE_BYTES, limits, captured.name)
+        require_few(args, captured.name, ranks, nodes * _NODE_BYTES)
         write_workload(captured.workload(), args.out, overwrite=args.overwrite)
     figures = {**captured.summary(), "notes": notes_json(captured.notes)}
     print_figures(args.json, figures, _lines(figures))
@@ -112,8 +113,4 @@ def _lines(figures: dict[str, Any]) -> list[str]:
     for number, held in enumerate(figures.get("stages", ())):
         sent = f"{held['messages']:>9,} {held['sent_bytes'] / 1e9:>14,.3f}"
         lines.append(f"{number:<32} {held['nodes']:>12,} {sent}")
-    if figures["collectives"]:
-        lines += ["", f"{'communication (kind:group)':<32} {'nodes':>12} {'GB':>14}"]
-    for name, held in figures["collectives"].items():
-        lines.append(f"{name:<32} {held['count']:>12,} {held['bytes'] / 1e9:>14,.3f}")
-    return lines
+    return lines + communication_lines(figures["collectives"])

@@ -1,10 +1,10 @@
 """``layerdag diff``: what differs between two traces, jobs or graphs."""
 
 import argparse
-import json
 import sys
 from typing import TYPE_CHECKING
 
+from layerdag.cli.printing import print_figures
 from layerdag.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -30,35 +30,24 @@ EXAMPLE = (
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the flags."""
+    add = parser.add_argument
     for name in ("a", "b"):
-        parser.add_argument(
-            name,
-            metavar=name.upper(),
-            help="prefix, folder or file of a trace in any format, or a flow graph",
-        )
-    parser.add_argument(
-        "--html", metavar="PAGE", help="page to write, .html; figures beside it as .json"
-    )
-    parser.add_argument(
-        "--ignore",
-        nargs="+",
-        default=[],
-        metavar="PART",
+        add(name, metavar=name.upper(),
+            help="prefix, folder or file of a trace in any format, or a flow graph")  # fmt: skip
+    add("--html", metavar="PAGE", help="page to write, .html; figures beside it as .json")
+    add("--ignore", nargs="+", default=[], metavar="PART",
         help="what does not count as a difference: operators, structure, time, communication, "
-        "labels",
-    )
-    parser.add_argument(
-        "--simulate",
-        choices=("small",),
-        metavar="PRESET",
+        "labels")  # fmt: skip
+    add("--simulate", choices=("small",), metavar="PRESET",
         help="simulate both and compare the makespans; the preset is small, as of 'layerdag "
-        "simulate'",
-    )
-    parser.add_argument("--all", action="store_true", help="show all rows, not the first of each")
+        "simulate'")  # fmt: skip
+    add("--all", action="store_true", help="show all rows, not the first of each")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print what differs; return 1 if something does."""
+    from layerdag.differences.difference import lines
+
     if args.html:
         from layerdag.report.differences import require_replaceable_difference
 
@@ -71,13 +60,7 @@ def run(args: argparse.Namespace) -> int:
         from layerdag.report.differences import write_difference
 
         print(f"wrote {write_difference(found, args.html)}", file=sys.stderr)
-    if args.json:
-        json.dump(found.summary(), sys.stdout, indent=1)
-        print()
-    else:
-        from layerdag.differences.difference import lines
-
-        print("\n".join(lines(found, None) if args.all else lines(found)))
+    print_figures(args.json, found.summary(), lines(found, None) if args.all else lines(found))
     return 0 if found.equal else 1
 
 

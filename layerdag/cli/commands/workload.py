@@ -4,13 +4,20 @@
 """
 
 import argparse
-import json
-import sys
 from typing import Any
 
 from layerdag.cli import stage
 from layerdag.cli.field_flags import add_step_flags, fields_given
-from layerdag.cli.printing import add_limits, notes_json, print_figures, print_notes
+from layerdag.cli.printing import (
+    add_limits,
+    communication_lines,
+    notes_json,
+    print_figures,
+    print_json,
+    print_notes,
+    require_few,
+    require_place,
+)
 from layerdag.errors import UsageError
 from layerdag.plan import FORMULAS
 from layerdag.runtime.reading import Limits
@@ -54,24 +61,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the workload and tell its figures."""
-    from layerdag.runtime.reading import require_few_bytes, require_few_ranks
-    from layerdag.traces.chakra.workload import require_free_prefix, write_workload
+    from layerdag.traces.chakra.workload import write_workload
     from layerdag.workloads.by_name import job
 
     if args.list:
         return _list(args)
     if not args.model:
         raise UsageError("Name a model ('layerdag workload --list' shows them) or a config.json.")
-    if not args.out and not args.json:
-        raise UsageError("Say where the traces go: --out PREFIX (or --json, for figures only).")
-    if args.out:
-        require_free_prefix(args.out, overwrite=args.overwrite)
+    require_place(args)
     made = job(args.model, **fields_given(args, (*FORMULAS.settings, *_SIDES)))
     if args.out:
         figures = made.summary()
-        limits = Limits(args.max_ranks, args.max_bytes)
-        require_few_ranks(figures["ranks"], limits, figures["model"])
-        require_few_bytes(figures["nodes"] * _NODE_BYTES, limits, figures["model"])
+        require_few(args, figures["model"], figures["ranks"], figures["nodes"] * _NODE_BYTES)
         write_workload(made.workload(), args.out, overwrite=args.overwrite)
     figures = {**made.summary(), "notes": notes_json(made.notes)}
     print_figures(args.json, figures, _lines(figures))
@@ -93,11 +94,7 @@ def _lines(figures: dict[str, Any]) -> list[str]:
             f"{moved['bytes'] / 1e9:,.3f} GB of keys and values in {moved['messages']:,} messages "
             "from prefill to decode"
         )
-    if figures["communication"]:
-        lines += ["", f"{'communication (kind:group)':<32} {'nodes':>12} {'GB':>14}"]
-    for name, held in figures["communication"].items():
-        lines.append(f"{name:<32} {held['count']:>12,} {held['bytes'] / 1e9:>14,.3f}")
-    return lines
+    return lines + communication_lines(figures["communication"])
 
 
 def _counted(parameters: int) -> str:
@@ -109,9 +106,7 @@ def _list(args: argparse.Namespace) -> int:
     from layerdag.workloads.transformer.shapes import PRESETS
 
     if args.json:
-        document = {name: shape.parameters for name, shape in (PRESETS | RECOMMENDERS).items()}
-        json.dump(document, sys.stdout, indent=1)
-        print()
+        print_json({name: shape.parameters for name, shape in (PRESETS | RECOMMENDERS).items()})
         return 0
     for name, shape in PRESETS.items():
         active = shape.active_parameters
