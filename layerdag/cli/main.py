@@ -236,7 +236,7 @@ _WITH_THREADS = ("train", "surrogate", "validate", "audit", "release", "compare"
 _WITHOUT_POOL = ("simulate", "workload", "explore", "serving", "rankings", "calibrate", "sweep",
                  "accuracy", "sample")  # fmt: skip
 # Verbs that end soon, or call `resume_gc`.
-_WITHOUT_GC = ("simulate", "workload", "explore", "serving", "train", "sample")
+_WITHOUT_GC = ("simulate", "workload", "explore", "serving", "train", "sample", "demo", "release")
 # First words after a verb that make it another one, with flags of its own.
 MODES = {"workload": ("stage",)}
 _WITHOUT_JSON = ("surrogate",)  # its actions have the flag

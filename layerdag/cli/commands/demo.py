@@ -33,9 +33,11 @@ def run(args: argparse.Namespace) -> int:
     import torch
 
     from layerdag.api.demo import DemoSettings, report
+    from layerdag.cli.main import resume_gc
 
     # Its model is small: two threads take 1.7 times as long as one.
     torch.set_num_threads(1)
+    resume_gc()
     settings = DemoSettings.short if args.short else DemoSettings
     content, page = report(settings(Path(args.out), args.seed))
     print_summary(content, page, as_json=args.json)

@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     """Make the release; 1 if nothing may be published, or strictly if something is not known."""
     import torch
 
-    from layerdag.cli.main import report_progress
+    from layerdag.cli.main import report_progress, resume_gc
     from layerdag.publication.pipeline import run_release
     from layerdag.publication.settings import ReleaseSettings
     from layerdag.runtime.settings import seconds_of
@@ -54,6 +54,7 @@ def run(args: argparse.Namespace) -> int:
 
     budget = seconds_of(args.budget, "--budget")
     log_stages()
+    resume_gc()
     torch.set_num_threads(1)  # its model is small: two threads take longer than one
     settings = ReleaseSettings(
         traces=args.traces, out=args.out, budget=budget, **fields_given(args, _SETTINGS)
