@@ -208,7 +208,7 @@ def test_nothing_that_verbs_make_to_be_handed_on_holds_a_canary(write, tmp_path)
         made = [f"checkpoint={run / BEST}", "num=12", f"out={out / form}", f"format={form}"]
         if main(["sample", *made, "best_of=1", "max_nodes=16"]) != 0:
             assert (form, write) == ("json", write_private_jobs)  # jobs are written as traces
-    audit = ["audit", "--data", f"{run}", "--synthetic", f"{out / 'auto'}", "--no-cache"]
+    audit = ["audit", "--data", f"{run}", "--synthetic", f"{out / 'auto'}"]
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         assert main([*audit, "--report", f"{out / 'audit.html'}", "--json"]) == 0
     (out / "a.json").write_text(printed.getvalue())

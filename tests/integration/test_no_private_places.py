@@ -94,7 +94,7 @@ def test_a_run_its_samples_and_what_judges_them_name_no_place(home):
         run("sample", f"checkpoint={best}", "num=3", "max_nodes=12", "best_of=2", f"out={samples}")
         == 0
     )
-    audit = ("validate", samples, "--against", out / "run", "--checkpoint", best)
+    audit = ("audit", "--synthetic", samples, "--data", out / "run", "--checkpoint", best)
     assert run(*audit, "--report", out / "audit.html") == 0
     assert_silent(out, FAMILY)
     assert json.loads((out / "run" / RUN_FILE).read_text())["words"] == {

@@ -35,13 +35,13 @@ def test_32_graphs_with_labels_elsewhere_are_trained_on_sampled_and_audited(
     computed_once("layerdag.privacy.auditing.audit_of")
     for against in ([str(run)], [str(folder)], [str(folder), "--labels", str(labels)]):
         capsys.readouterr()
-        assert main(["validate", samples, "--against", *against]) == 0
+        assert main(["audit", "--synthetic", samples, "--data", *against]) == 0
         printed = capsys.readouterr()
         assert "6 samples, 20 training and 12 held-out graphs" in printed.out
         assert "too few graphs to tell" in printed.out
         assert "warning" not in printed.err
-    other = [f"{samples}", "--against", str(folder), "--labels", str(tmp_path / "split.csv")]
+    other = ["--synthetic", samples, "--data", str(folder), "--labels", str(tmp_path / "split.csv")]
     halves = [f"{row},{'test' if i % 2 else 'train'}" for i, row in enumerate(rows[1:])]
     (tmp_path / "split.csv").write_text("\n".join(["name,label,split", *halves]))
-    assert main(["validate", *other]) == 2
+    assert main(["audit", *other]) == 2
     assert "another split" in capsys.readouterr().err
