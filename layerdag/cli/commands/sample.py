@@ -5,7 +5,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from layerdag.cli.printing import JSON, print_json
@@ -13,15 +12,13 @@ from layerdag.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
-    from tqdm import tqdm
 
-    from layerdag.cli.sample_settings import SampleCommand
     from layerdag.sampling.parts import PartSettings
     from layerdag.sampling.settings import GenerationSettings
     from layerdag.training.checkpoint import LoadedCheckpoint
 
 
-_MOST_PROCESSES = 8
+_MAX_PROCESSES = 8
 # A process takes as long to start as about 16 samples do.
 _SAMPLES_PER_PROCESS = 16
 _PROCESS_BYTES = 2_000_000_000
@@ -40,11 +37,21 @@ def _task(config: "DictConfig", *, as_json: bool) -> None:
     """Sample once and say where the samples are."""
     import torch
     from omegaconf import OmegaConf
+    from tqdm import tqdm
 
     from layerdag.cli.main import resume_gc
     from layerdag.cli.sample_settings import sample_config
+    from layerdag.runtime.terminal import plain_stream
     from layerdag.sampling.failed_samples import failed_samples
-    from layerdag.sampling.summary import after_parts, after_sampling, reached_numbers
+    from layerdag.sampling.folder import write_samples
+    from layerdag.sampling.output_size import volume_of
+    from layerdag.sampling.parts import volume_of_parts, write_parts
+    from layerdag.sampling.summary import (
+        after_parts,
+        after_sampling,
+        before_parts,
+        reached_numbers,
+    )
     from layerdag.schema.schema import out_of_range_conditions
     from layerdag.schema.size_tables import DEPTH
     from layerdag.training.batches import local_device
@@ -69,9 +76,22 @@ def _task(config: "DictConfig", *, as_json: bool) -> None:
     settings = replace(settings, processes=_processes(checkpoint, settings, parts))
     resume_gc()
     if parts is None:
-        manifest = _write_samples(checkpoint, settings, asked)
+        volume, count, further = volume_of(checkpoint, settings, asked.format), settings.num, "\n"
     else:
-        manifest = _write_parts(checkpoint, settings, asked, parts)
+        volume, shard = volume_of_parts(checkpoint, settings, parts), parts.assigned
+        count = -(-settings.num // shard.count)
+        of = f", of which this is shard {shard.index} of {shard.count}" if shard.count > 1 else ""
+        further = f"{of}\n{before_parts(settings.num, parts)}"
+    sys.stderr.write(f"{volume.describe()} in {asked.out}{further}")
+    tqdm.monitor_interval = 0  # no thread of its own, beside which no process can be copied
+    hidden, stream = not sys.stderr.isatty(), plain_stream(sys.stderr)
+    write = (
+        partial(write_samples, checkpoint, settings, asked.out, file_format=asked.format)
+        if parts is None
+        else partial(write_parts, checkpoint, settings, asked.out, parts)
+    )
+    with tqdm(total=count, desc="sampling", disable=hidden, file=stream) as bar:
+        manifest = write(overwrite=asked.overwrite, on_each=bar.update)
     summary = {"manifest": str(manifest), "num": settings.num, "seed": settings.seed}
     if as_json:
         print_json(summary)
@@ -89,12 +109,7 @@ def _processes(
 ) -> int:
     """Return how many processes draw: unless asked for, one for as many processors as threads.
 
-    A process is worth its start from 16 samples on.
-
     Samples in parts are shared out among processes by ``shard``, and an accelerator is one device.
-
-    Raises:
-        UsageError: If several are asked for on an accelerator.
     """
     import torch
 
@@ -115,53 +130,4 @@ def _processes(
     room = available_memory() // _PROCESS_BYTES
     processors = (os.cpu_count() or 1) // torch.get_num_threads()
     worth = settings.num // _SAMPLES_PER_PROCESS
-    return max(1, min(processors, _MOST_PROCESSES, room, worth))
-
-
-def _write_samples(
-    checkpoint: "LoadedCheckpoint", settings: "GenerationSettings", asked: "SampleCommand"
-) -> Path:
-    from layerdag.sampling.folder import write_samples
-    from layerdag.sampling.output_size import volume_of
-
-    volume = volume_of(checkpoint, settings, asked.format)
-    sys.stderr.write(f"{volume.describe()} in {asked.out}\n")
-    with _bar(settings.num) as bar:
-        return write_samples(
-            checkpoint,
-            settings,
-            asked.out,
-            file_format=asked.format,
-            overwrite=asked.overwrite,
-            on_each=bar.update,
-        )
-
-
-def _write_parts(
-    checkpoint: "LoadedCheckpoint",
-    settings: "GenerationSettings",
-    asked: "SampleCommand",
-    parts: "PartSettings",
-) -> Path:
-    from layerdag.sampling.parts import volume_of_parts, write_parts
-    from layerdag.sampling.summary import before_parts
-
-    volume = volume_of_parts(checkpoint, settings, parts)
-    shard = parts.assigned
-    of = f", of which this is shard {shard.index} of {shard.count}" if shard.count > 1 else ""
-    sys.stderr.write(f"{volume.describe()} in {asked.out}{of}\n")
-    sys.stderr.write(before_parts(settings.num, parts))
-    with _bar(-(-settings.num // shard.count)) as bar:
-        return write_parts(
-            checkpoint, settings, asked.out, parts, overwrite=asked.overwrite, on_each=bar.update
-        )
-
-
-def _bar(total: int) -> "tqdm":
-    from tqdm import tqdm
-
-    from layerdag.runtime.terminal import plain_stream
-
-    hidden, out = not sys.stderr.isatty(), plain_stream(sys.stderr)
-    tqdm.monitor_interval = 0  # no thread of its own, beside which no process can be copied
-    return tqdm(total=total, desc="sampling", disable=hidden, file=out)
+    return max(1, min(processors, _MAX_PROCESSES, room, worth))
