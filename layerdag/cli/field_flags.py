@@ -35,6 +35,7 @@ def add_fields(
         text = docs[name].replace("``", "").removeprefix("Whether ").rstrip(".").replace("%", "%%")
         text = text[0].lower() + text[1:]
         text += f" ({', '.join(words)})" if any(word not in text for word in words) else ""
+        text += f" (default: {usual})" if usual and kind is not bool else ""
         flag = (flags or {}).get(name) or f"--{name.replace('_', '-')}"
         if kind is bool:
             parser.add_argument(flag, dest=name, action="store_true", default=None, help=text)

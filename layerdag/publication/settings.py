@@ -22,19 +22,19 @@ class ReleaseSettings:
         budget: Wall-clock seconds for everything, about.
         num: Samples wanted; fewer are kept if time runs out.
         seed: Of the split, of training and of sampling.
-        labels: Label file (CSV, JSON or JSON Lines); None takes what lies beside the traces.
+        labels: Label file (CSV, JSON or JSON Lines); by default what lies beside the traces.
         max_nodes: Larger jobs are left out, and listed.
         steps: Most optimizer steps.
-        temperature: Of sampling; None is the model's own.
-        best_of: Graphs drawn for each sample; None is the model's own number.
+        temperature: Of sampling; by default the model's own.
+        best_of: Graphs drawn for each sample; by default the model's own number.
         license: Of the samples, for the data card; an SPDX name or a URL.
         creator: Who publishes the samples, for the data card.
         url: Where they are published, for the data card.
         cite: How to cite them, for the data card.
         cross_fit: Folds of runs that are held out in turn, in each of which a model is trained and
-            sampled for the membership attacks. None is 5 (fewer below 40 runs) if there are too
+            sampled for the membership attacks. By default 5 (fewer below 40 runs) if there are too
             few runs to tell otherwise and the budget allows; 0 is none.
-        until: The last stage of ``STAGES`` to run; the same call goes on from there.
+        until: The last stage: read, train, sample or evaluate; the same call goes on from there.
         overwrite: Whether another release, or another unfinished one, may be replaced.
 
     Raises:

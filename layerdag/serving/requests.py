@@ -253,9 +253,9 @@ class Arrivals:
     Attributes:
         rate: Requests per second; 0 for all at once, as a limit on concurrency needs them.
         requests: How many.
-        inputs: Tokens of prompts, as ``LENGTHS`` says.
-        outputs: Tokens of answers.
-        process: One of ``PROCESSES``.
+        inputs: Tokens of prompts, in a form of ``LENGTHS``.
+        outputs: Tokens of answers, in the same form.
+        process: Gaps between requests: poisson, gamma or constant.
         variation: Coefficient of variation of the gaps of a gamma process; above 1 is burstier
             than Poisson.
         seed: Of all draws.

@@ -32,7 +32,7 @@ class ServingSettings:
     """A serving cluster.
 
     Attributes:
-        compute: As ``COMPUTE`` says.
+        compute: Device such as h100, or layers:FOLDER,device=NAME (``COMPUTE`` explains both).
         engine: vllm, sglang or trtllm: whose host times are added.
         tensor: Ranks that share each layer.
         data: Ranks of an instance that attend to sequences of their own.

@@ -43,15 +43,14 @@ _FLAGS = {
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    from layerdag.serving.requests import LENGTHS, PROCESSES, Arrivals
+    from layerdag.serving.requests import LENGTHS, Arrivals
     from layerdag.serving.settings import ServingSettings
 
     parser.add_argument("model", help="a model of 'layerdag workload --list', or a config.json")
     parser.add_argument("--trace", metavar="FILE",
         help="requests: .csv or .jsonl with arrival_s, input_tokens, output_tokens (and hash_ids), "
         "or as Azure, BurstGPT or Mooncake write them")  # fmt: skip
-    words = {"inputs": (LENGTHS,), "process": PROCESSES}
-    add_fields(parser, Arrivals, _ARRIVALS, flags=_FLAGS, choices=words)
+    add_fields(parser, Arrivals, _ARRIVALS, flags=_FLAGS, choices={"inputs": (LENGTHS,)})
     add_fields(parser, ServingSettings, _SETTINGS, flags=_FLAGS)
     parser.add_argument("--whole-prompts", action="store_true",
         help="never cut a prompt into chunks")  # fmt: skip
