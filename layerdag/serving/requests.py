@@ -253,8 +253,8 @@ class Arrivals:
     Attributes:
         rate: Requests per second; 0 for all at once, as a limit on concurrency needs them.
         requests: How many.
-        inputs: Tokens of prompts, in a form of ``LENGTHS``.
-        outputs: Tokens of answers, in the same form.
+        inputs: Tokens of prompts, a number or a distribution.
+        outputs: Tokens of answers, likewise.
         process: Gaps between requests: poisson, gamma or constant.
         variation: Coefficient of variation of the gaps of a gamma process; above 1 is burstier
             than Poisson.
