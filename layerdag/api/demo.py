@@ -30,6 +30,7 @@ from layerdag.privacy.membership import likelihood_attack
 from layerdag.privacy.sample_leaks import sample_leaks
 from layerdag.programs.forward_program import Program
 from layerdag.report.content import (
+    Picture,
     ReportContent,
     SummaryRow,
     median_ratio,
@@ -51,7 +52,7 @@ from layerdag.report.gather import (
     vocabularies,
 )
 from layerdag.report.page import require_replaceable_report, write_report
-from layerdag.report.sections import fits
+from layerdag.report.words import fits
 from layerdag.runtime.files import LOCK, FolderKind, atomic_folder, file_lock, require_replaceable
 from layerdag.runtime.terminal import track
 from layerdag.samples.writer import why_not_sampled_jobs
@@ -83,7 +84,7 @@ from layerdag.training.warm_start import warm_start
 from layerdag.validation.checking import check_workload
 from layerdag.validation.rules import has_errors
 from layerdag.version import __version__
-from layerdag.viz.html import number, percent
+from layerdag.viz.numbers import number, percent
 
 TRAINING, SAMPLES, REPORT = "training", "samples", "report.html"
 DEMO_SAMPLES = FolderKind("samples of the demo", why_not_sampled_jobs)

@@ -54,7 +54,7 @@ from layerdag.samples.stream import SampleStream, stream_samples
 from layerdag.schema.schema import GraphSchema
 from layerdag.statistics import Verdict
 from layerdag.training.checkpoint import LoadedCheckpoint, checkpoint_schema, load_checkpoint
-from layerdag.viz.html import interval, number, percent, percents
+from layerdag.viz.numbers import interval, number, percent, percents
 
 AT_ONCE = 256
 

@@ -31,7 +31,7 @@ from layerdag.publication.workspace import FOLDS, PrivateWorkspace
 from layerdag.runtime.rng import derive_seed, numpy_generator
 from layerdag.statistics import MARGIN, NORMAL_95, Verdict, chance_half_width
 from layerdag.surrogates.scoring import MIN_TESTED
-from layerdag.viz.html import interval, number
+from layerdag.viz.numbers import interval, number
 
 MIN_RUNS = 8
 """Distinct runs below which nothing is trained: each part would hold one or two graphs."""

@@ -41,7 +41,7 @@ from layerdag.surrogates.scoring import MIN_TESTED
 from layerdag.surrogates.tstr import TransferReport
 from layerdag.traces.trace import Workload
 from layerdag.training.checkpoint import LoadedCheckpoint
-from layerdag.viz.html import interval, number, percent, percents
+from layerdag.viz.numbers import interval, number, percent, percents
 
 SIMULATED = 64
 """Jobs of each side that are simulated."""

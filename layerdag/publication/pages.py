@@ -37,6 +37,7 @@ from layerdag.publication.workspace import CARD, FIGURES, REPORT, SAMPLES, TABLE
 from layerdag.report.content import (
     MAY_BE_SHARED,
     Answer,
+    Picture,
     ReportContent,
     SummaryRow,
     Timeline,
@@ -57,8 +58,7 @@ from layerdag.report.gather import (
 from layerdag.sampling.generated import GeneratedGraph
 from layerdag.statistics import Verdict
 from layerdag.version import __version__
-from layerdag.viz.drawing import Picture
-from layerdag.viz.html import interval, number, percent, percents
+from layerdag.viz.numbers import interval, number, percent, percents
 
 _TONES = {ReleaseDecision.YES: "good", ReleaseDecision.RESERVED: "fair", ReleaseDecision.NO: "poor"}
 _SHORT = {

@@ -1,63 +1,95 @@
-"""Inline SVG charts."""
+"""The charts of pages: matplotlib figures as inline SVG, in the colors of their style sheet."""
 
-import html
-import math
-from collections.abc import Sequence
+import hashlib
+import io
+import re
+import xml.etree.ElementTree as ET
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
 
 import numpy as np
+from markupsafe import Markup
 
-from layerdag.report.content import CategoryFractions, Distribution, Lane, Sample, Timeline
-from layerdag.statistics import Interval
-from layerdag.viz.html import Markup, element, number, percent, scrolling, text
+from layerdag.report.content import CategoryFractions, Distribution, Lane, Picture, Sample, Timeline
+from layerdag.viz.drawing import CLASS_COLORS, draw_edges, layered_layout
+from layerdag.viz.numbers import number, percent
 from layerdag.workloads.exploration import PlanOutcome
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
 
-class ChartAxis:
-    """Maps values to horizontal positions.
+    from layerdag.differences.difference import AlignedPrograms
 
-    Attributes:
-        log: Whether the axis is logarithmic.
+_SAMPLES = (("train", (0, (0.75, 1.25))), ("test", (0, (3, 1.25))), ("synthetic", "solid"))
+"""Color and dashes of real training graphs, real test graphs and synthetic ones."""
+
+
+@cache
+def colors() -> dict[str, str]:
+    """Return the colors of the style sheet on light paper, by name.
+
+    Figures are drawn in these; the page shows each as the variable of the same name, so that
+    they follow its dark and its printed look.
     """
+    style = (files("layerdag.report") / "templates" / "style.css").read_text()
+    return dict(re.findall(r"--(\w+): (#\w{6});", style.partition("}")[0]))
 
-    def __init__(self, low: float, high: float, log: bool, left: int, right: int) -> None:
-        self.log = log
-        self._low, self._high = (math.log10(low), math.log10(high)) if log else (low, high)
-        self._left, self._right = left, right
 
-    def x(self, value: np.ndarray) -> np.ndarray:
-        """Return horizontal positions."""
-        position = np.log10(np.maximum(value, 10.0**self._low)) if self.log else value
-        fraction = (position - self._low) / max(self._high - self._low, 1e-12)
-        return np.asarray(self._left + (self._right - self._left) * fraction)
+def _figure(width: int | float, height: int | float) -> "Figure":
+    """Return an empty figure, measured in pixels of the SVG."""
+    from matplotlib.figure import Figure
 
-    def edges(self, bins: int) -> np.ndarray:
-        """Return the ends of ``bins`` bins that are equally wide on the axis, (bins + 1,)."""
-        edges = np.linspace(self._low, self._high, bins + 1)
-        return np.asarray(10.0**edges if self.log else edges)
+    figure = Figure(figsize=(width / 72, height / 72), dpi=72)
+    figure.patch.set_visible(False)
+    return figure
 
-    def ticks(self) -> list[float]:
-        """Return a few round values inside the range."""
-        powers = self._powers() if self.log else []
-        # Less than a decade has too few powers of ten: even steps read better.
-        return powers if len(powers) > 1 else self._multiples()
 
-    def _powers(self) -> list[float]:
-        """Return powers of ten, or multiples 1, 2, 5 of them where the range is short."""
-        first, last = math.floor(self._low), math.ceil(self._high)
-        step = max((last - first) // 5, 1)
-        factors = (1, 2, 5) if self._high - self._low < 2 else (1,)
-        every = [k * 10.0**power for power in range(first, last + 1, step) for k in factors]
-        return [v for v in every if self._low - 1e-9 <= math.log10(v) <= self._high + 1e-9]
+def _axes(
+    figure: "Figure", left: int | float, top: int | float, right: int | float, bottom: int | float
+) -> "Axes":
+    """Return axes at a place of the figure in pixels, with a ruled frame and quiet ticks."""
+    width, height = figure.get_size_inches() * 72
+    place = (left / width, 1 - bottom / height, (right - left) / width, (bottom - top) / height)
+    axes = figure.add_axes(place)
+    axes.patch.set_visible(False)
+    axes.set_axisbelow(True)
+    axes.spines[:].set_visible(False)
+    axes.tick_params(length=0, pad=5, labelsize=11, labelcolor=colors()["soft"])
+    return axes
 
-    def _multiples(self) -> list[float]:
-        """Return three to six multiples of 1, 2 or 5 times a power of ten."""
-        low, high = (10.0**self._low, 10.0**self._high) if self.log else (self._low, self._high)
-        span = max(high - low, 1e-12)
-        power = 10.0 ** math.floor(math.log10(span / 3))
-        gap = next(k * power for k in (1, 2, 5, 10) if span / (k * power) <= 5)
-        return [
-            k * gap for k in range(math.ceil(low / gap - 1e-9), math.floor(high / gap + 1e-9) + 1)
-        ]
+
+def _label(text: str) -> str:
+    return text.replace("$", r"\$")  # matplotlib reads text between dollar signs as a formula
+
+
+def _titled(axes: "Axes", across: str = "", up: str = "") -> None:
+    axes.set_xlabel(_label(across), fontsize=11, color=colors()["ink"])
+    axes.set_ylabel(_label(up), fontsize=11, color=colors()["ink"])
+
+
+def _round_ticks(axis: "Axis", low: float, high: float, log: bool) -> None:
+    """Put a grid at a few round values."""
+    from matplotlib.ticker import FixedFormatter, LogLocator, MaxNLocator, NullLocator
+
+    if log:
+        axis.axes.set(**{f"{axis.axis_name}scale": "log"})
+        axis.set_minor_locator(NullLocator())
+    axis.axes.set(**{f"{axis.axis_name}lim": (low, high)})
+    decades = np.log10(high / low) if log else 0.0
+    # Less than a decade has too few powers of ten: even steps read better.
+    locator = (
+        LogLocator(subs=(1, 2, 5) if decades < 2 else (1,), numticks=6)
+        if decades >= 1
+        else MaxNLocator(5, steps=[1, 2, 5, 10])
+    )
+    ticks = [tick for tick in locator.tick_values(low, high) if low <= tick <= high]
+    axis.set_ticks(ticks)
+    axis.set_major_formatter(FixedFormatter([tick_text(tick) for tick in ticks]))
 
 
 def tick_text(value: float) -> str:
@@ -65,68 +97,66 @@ def tick_text(value: float) -> str:
     return f"{value:,.0f}" if value == round(value) and abs(value) < 1e6 else number(value, 2)
 
 
-STRIP_LOW, STRIP_HIGH = 0.25, 16.0
-
-
-def figure(title: str, label: str, inner: str, size: tuple[int, int], style: str) -> Markup:
-    """Return a figure with a caption and a description for screen readers.
+def _inline(
+    figure: "Figure", label: str, texts: Mapping[str, str | Sequence[str]], style: str = ""
+) -> Markup:
+    """Return a figure as SVG for the middle of a page.
 
     Args:
-        title: Caption.
-        label: The description.
-        inner: The drawing.
-        size: Width and height of the drawing.
-        style: Classes of the figure.
+        figure: The drawing.
+        label: What it shows, for screen readers.
+        texts: What appears when an artist is pointed at, by its gid; several are for the shapes of
+            a collection.
+        style: CSS of the drawing.
     """
-    return Markup(
-        f'<figure class="{style}"><figcaption>{html.escape(title)}</figcaption>'
-        f'<svg viewBox="0 0 {size[0]} {size[1]}" role="img" '
-        f'aria-label="{html.escape(label)}">{inner}</svg></figure>'
-    )
+    from matplotlib import rc_context
+
+    buffer = io.StringIO()
+    no_metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "layerdag"}):
+        figure.savefig(buffer, format="svg", metadata=no_metadata)
+    text = buffer.getvalue()
+    # Inside HTML neither a declaration nor name spaces nor fonts of its own are needed.
+    text = re.sub(r' xmlns(:xlink)?="[^"]*"|xlink:(?=href)', "", text[text.index("<svg") :])
+    text = re.sub(r" font-family: [^;]*;", "", re.sub(r">\s+<", "><", text))
+    text = re.sub(r"\d+\.\d{3,}", lambda found: f"{float(found[0]):.2f}", text)
+    for name, color in colors().items():
+        text = text.replace(color, f"var(--{name})")
+    # Figures of one page must not share identifiers.
+    mark = hashlib.sha256((label + text).encode()).hexdigest()[:8]
+    text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{mark}", text)
+    root = ET.fromstring(text)
+    root.remove(root[0])  # a style for all elements, also for those around the figure
+    for name in ("width", "height", "version"):
+        del root.attrib[name]
+    root.attrib |= {"role": "img", "aria-label": label} | ({"style": style} if style else {})
+    for group in root.iter("g"):
+        shown = texts.get(group.attrib.pop("id", "").removeprefix(mark), ())
+        shapes = group.findall("use") or group.findall("g/use") or group.findall("path")
+        pairs = [(group, shown)] if isinstance(shown, str) else zip(shapes, shown, strict=False)
+        for shape, one in pairs:
+            title = ET.Element("title")
+            title.text = one
+            shape.insert(0, title)
+    return Markup(ET.tostring(root, encoding="unicode"))
 
 
-def slot(index: int, count: int) -> int:
-    """Return the style slot of a sample: the last is synthetic (2), the one before real test."""
-    return index + 3 - count
+def _framed(title: str, drawn: Markup, style: str) -> Markup:
+    figure = '<figure class="{}"><figcaption>{}</figcaption>{}</figure>'
+    return Markup(figure).format(style, title, drawn)
 
 
-def ratio_strip(ratio: float | None, spread: Interval | None) -> Markup:
-    """Return a dot with its interval on a logarithmic strip with a mark at 1."""
-    if ratio is None:
-        return Markup("")
-
-    def x(value: float) -> float:
-        inside = min(max(value, STRIP_LOW), STRIP_HIGH)
-        return 4 + 112 * math.log(inside / STRIP_LOW) / math.log(STRIP_HIGH / STRIP_LOW)
-
-    whisker = ""
-    if spread is not None:
-        whisker = (
-            f'<line class="whisker" x1="{x(spread.low):.1f}" x2="{x(spread.high):.1f}" '
-            'y1="8" y2="8"/>'
-        )
-    return Markup(
-        f'<svg class="strip" viewBox="0 0 120 16" aria-hidden="true">'
-        f'<line class="one" x1="{x(1.0):.1f}" x2="{x(1.0):.1f}" y1="1" y2="15"/>{whisker}'
-        f'<circle class="dot" cx="{x(ratio):.1f}" cy="8" r="3.4"/></svg>'
-    )
-
-
-def legend(sources: tuple[str, ...]) -> Markup:
-    """Return the key to the lines and bars."""
-    keys = "".join(
-        f'<li><svg viewBox="0 0 26 10" aria-hidden="true"><path class="line '
-        f's{slot(i, len(sources))}" d="M1 5H25"/></svg>{html.escape(source)}</li>'
-        for i, source in enumerate(sources)
-    )
-    return Markup(f'<ul class="legend">{keys}</ul>')
-
-
-WIDTH, TOP, BOTTOM = 300, 8, 22
-NAME_ROOM, VALUE_ROOM = 118, 54
+WIDTH = 300
+LABELS = 118
+"""Room for the names of categories, in pixels."""
 NAME_LENGTH = 17
 OPERATORS = "aten::"
 """Nearly every operator's name begins so, and the part behind it is what tells them apart."""
+
+
+def slot(index: int, count: int) -> int:
+    """Return the style of a sample: the last is synthetic (2), the one before real test (1)."""
+    return index + 3 - count
 
 
 def shares_chart(shares: CategoryFractions, most: int = 14, items: str = "nodes") -> Markup:
@@ -137,44 +167,37 @@ def shares_chart(shares: CategoryFractions, most: int = 14, items: str = "nodes"
         most: Number of categories that are shown.
         items: What the shares are of, for the title of the axis.
     """
-    size = np.max([fraction_K for _, fraction_K in shares.shares], axis=0)
-    order = np.argsort(-size, kind="stable")[:most]
-    top = max(float(size.max(initial=0)), 1e-9)
-    bars = 4 + 5 * len(shares.shares)
-    height = TOP + len(order) * bars + BOTTOM
-    parts = []
+    size_K = np.max([fraction_K for _, fraction_K in shares.shares], axis=0)
+    order = np.argsort(-size_K, kind="stable")[:most]
+    count = len(shares.shares)
+    height = 30 + len(order) * (4 + 5 * count)
+    figure = _figure(WIDTH, height)
+    axes = _axes(figure, LABELS, 8, WIDTH - 54, height - 22)
+    texts = {}
+    bar = 5 / (4 + 5 * count)
+    for i, (source, fraction_K) in enumerate(shares.shares):
+        color = colors()[_SAMPLES[slot(i, count)][0]]
+        at_K = np.arange(len(order)) + bar * i
+        drawn = axes.barh(at_K, fraction_K[order], 0.88 * bar, align="edge", color=color)
+        for row, (patch, fraction) in enumerate(zip(drawn, fraction_K[order], strict=True)):
+            patch.set_gid(f"bar {i} {row}")
+            texts[f"bar {i} {row}"] = f"{source}: {100 * float(fraction):.2f} %"
+    middle_K = np.arange(len(order)) + bar * count / 2
     for row, category in enumerate(order.tolist()):
-        y = TOP + row * bars
-        parts.append(_name(shares.labels[category], y + bars / 2 + 1))
-        for i, (source, fraction_K) in enumerate(shares.shares):
-            length = (WIDTH - NAME_ROOM - VALUE_ROOM) * float(fraction_K[category]) / top
-            parts.append(
-                f'<rect class="bar s{slot(i, len(shares.shares))}" x="{NAME_ROOM}" '
-                f'y="{y + 5 * i}" '
-                f'width="{length:.1f}" height="4.4"><title>{html.escape(source)}: '
-                f"{100 * float(fraction_K[category]):.2f} %</title></rect>"
-            )
-        end = NAME_ROOM + (WIDTH - NAME_ROOM - VALUE_ROOM) * float(size[category]) / top + 4
-        parts.append(
-            f'<text class="tick" x="{end:.1f}" y="{y + bars / 2 + 1:.1f}">'
-            f"{percent(float(size[category]))}</text>"
-        )
-    parts.append(
-        f'<text class="axis-title" x="{NAME_ROOM}" y="{height - 6}">share of {items}, %</text>'
-    )
+        name = _label(_shortened(shares.labels[category].removeprefix(OPERATORS), NAME_LENGTH))
+        quiet = {"va": "center", "fontsize": 11, "color": colors()["soft"]}
+        axes.text(-0.02, middle_K[row], name, ha="right", transform=axes.get_yaxis_transform(),
+                  gid=f"name {row}", **quiet)  # fmt: skip
+        texts[f"name {row}"] = shares.labels[category]
+        end = float(size_K[category])
+        axes.annotate(percent(end), (end, middle_K[row]), (4, 0), textcoords="offset points",
+                      annotation_clip=False, **quiet)  # fmt: skip
+    axes.set(xlim=(0, max(float(size_K.max(initial=0)), 1e-9)), xticks=[], yticks=[])
+    axes.set_ylim(max(len(order), 1), 0)
+    _titled(axes, f"share of {items}, %")
     hidden = len(shares.labels) - len(order)
     title = shares.title + (f" (largest {len(order)}, {hidden} not shown)" if hidden else "")
-    label = f"Shares of {shares.title}"
-    return figure(title, label, "".join(parts), (WIDTH, height), "chart bars")
-
-
-def _name(label: str, y: float) -> str:
-    """Return the name of a category, cut where it is long, whole when pointed at."""
-    shown = _shortened(label.removeprefix(OPERATORS), NAME_LENGTH)
-    return (
-        f'<text class="tick" x="{NAME_ROOM - 6}" y="{y:.1f}" text-anchor="end">'
-        f"<title>{html.escape(label)}</title>{html.escape(shown)}</text>"
-    )
+    return _framed(title, _inline(figure, f"Shares of {shares.title}", texts), "chart bars")
 
 
 def _shortened(name: str, length: int) -> str:
@@ -182,11 +205,6 @@ def _shortened(name: str, length: int) -> str:
     return name if len(name) <= length else f"{name[: length - 1 - tail]}…{name[-tail:]}"
 
 
-CURVE_WIDTH, HEIGHT = 300, 236
-LEFT, RIGHT = 50, 10
-HISTOGRAM = (8, 68)
-"""Top and bottom of the histogram; those of the cumulative distribution follow."""
-CUMULATIVE = (84, 194)
 MAX_POINTS = 200
 BINS = 16
 
@@ -197,37 +215,32 @@ def distribution_chart(distribution: Distribution) -> Markup:
     The area between two of the cumulative lines is their Wasserstein-1 distance.
     """
     low, high = _range(distribution)
-    scale = ChartAxis(low, high, distribution.log, LEFT, CURVE_WIDTH - RIGHT)
-    bins_K = [_binned(sample, scale) for sample in distribution.samples]
-    top = max(max(float(fraction.max(initial=0)) for fraction in bins_K), 1e-9)
-    lines = "".join(
-        f'<path class="line s{slot(i, len(bins_K))}" d="{path}"/>'
-        for i, (sample, fraction) in enumerate(zip(distribution.samples, bins_K, strict=True))
-        for path in (_histogram(fraction, scale, top), _steps(sample, scale))
-    )
+    spaced = np.geomspace if distribution.log else np.linspace
+    edges = spaced(low, high, BINS + 1)
+    figure = _figure(WIDTH, 236)
+    upper, lower = _axes(figure, 50, 8, 290, 68), _axes(figure, 50, 84, 290, 194)
+    count = len(distribution.samples)
+    for i, sample in enumerate(distribution.samples):
+        color, dashes = _SAMPLES[slot(i, count)]
+        look = {"color": colors()[color], "linestyle": dashes, "linewidth": 2, "clip_on": False}
+        upper.stairs(_binned(sample, edges), edges, gid=f"histogram {i}", **look)
+        x, y = _steps(sample, low, high)
+        lower.step(x, y, where="post", gid=f"cumulative {i}", **look)
+    top = max(upper.dataLim.ymax, 1e-9)
+    for axes, shares in ((upper, (0.0, top)), (lower, (0.0, 0.5, 1.0))):
+        _round_ticks(axes.xaxis, low, high, distribution.log)
+        axes.set_yticks(shares, [_percent(share) for share in shares])
+        axes.set_ylim(0, shares[-1])
+        axes.grid(axis="y", color=colors()["rule"], linewidth=1)
+    upper.set_xticks([])
+    across = distribution.unit or "value"
+    _titled(upper, up="share")
+    _titled(lower, across + (", logarithmic" if distribution.log else ""), "share up to here")
+    figure.align_ylabels()
     unit = f" ({distribution.unit})" if distribution.unit else ""
     names = ", ".join(sample.source for sample in distribution.samples)
-    label = f"Distribution of {distribution.title}{unit}: {names}"
-    frame = _frame(scale, top) + _titles(distribution)
-    title = distribution.title[:1].upper() + distribution.title[1:]
-    return figure(title, label, frame + lines, (CURVE_WIDTH, HEIGHT), "chart")
-
-
-def _titles(distribution: Distribution) -> str:
-    across = distribution.unit or "value"
-    scale = ", logarithmic" if distribution.log else ""
-    middle = (LEFT + CURVE_WIDTH - RIGHT) / 2
-    parts = [
-        f'<text class="axis-title" x="{middle}" y="{HEIGHT - 6}" text-anchor="middle">'
-        f"{html.escape(across)}{scale}</text>"
-    ]
-    for (top, bottom), title in ((HISTOGRAM, "share"), (CUMULATIVE, "share up to here")):
-        y = (top + bottom) / 2
-        parts.append(
-            f'<text class="axis-title" x="11" y="{y}" text-anchor="middle" '
-            f'transform="rotate(-90 11 {y})">{title}</text>'
-        )
-    return "".join(parts)
+    drawn = _inline(figure, f"Distribution of {distribution.title}{unit}: {names}", {})
+    return _framed(distribution.title[:1].upper() + distribution.title[1:], drawn, "chart")
 
 
 def _range(distribution: Distribution) -> tuple[float, float]:
@@ -255,68 +268,32 @@ def _cumulative(sample: Sample) -> tuple[np.ndarray, np.ndarray]:
     return value, np.cumsum(weight) / max(float(weight.sum()), 1e-300)
 
 
-def _binned(sample: Sample, scale: ChartAxis) -> np.ndarray:
+def _binned(sample: Sample, edges: np.ndarray) -> np.ndarray:
     """Return the share of the sample in each bin; what lies outside counts at the ends."""
-    ends = scale.edges(BINS)
-    value = np.clip(np.asarray(sample.values, dtype=float), ends[0], ends[-1])
-    count, _ = np.histogram(value, ends, weights=sample.weights)
+    value = np.clip(np.asarray(sample.values, dtype=float), edges[0], edges[-1])
+    count, _ = np.histogram(value, edges, weights=sample.weights)
     return np.asarray(count / max(float(count.sum()), 1e-300))
 
 
-def _histogram(fraction_K: np.ndarray, scale: ChartAxis, top: float) -> str:
-    high, low = HISTOGRAM
-    x = scale.x(scale.edges(fraction_K.size))
-    y = low - (low - high) * fraction_K / top
-    steps = "".join(f"V{b:.1f}H{a:.1f}" for a, b in zip(x[1:], y, strict=True))
-    return f"M{LEFT} {low}{steps}V{low}"
-
-
-def _steps(sample: Sample, scale: ChartAxis) -> str:
+def _steps(sample: Sample, low: float, high: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return where the cumulative share rises, within the axis, and to what."""
     value, fraction = _cumulative(sample)
     last = np.append(value[1:] != value[:-1], True)[: value.size]
     value, fraction = value[last], fraction[last]
     if value.size > MAX_POINTS:
         kept = np.unique(np.linspace(0, value.size - 1, MAX_POINTS).astype(int))
         value, fraction = value[kept], fraction[kept]
-    high, low = CUMULATIVE
-    x = np.clip(scale.x(value), LEFT, CURVE_WIDTH - RIGHT)
-    y = low - (low - high) * fraction
-    steps = "".join(f"H{a:.1f}V{b:.1f}" for a, b in zip(x, y, strict=True))
-    return f"M{LEFT} {low}{steps}H{CURVE_WIDTH - RIGHT}"
-
-
-def _frame(scale: ChartAxis, top: float) -> str:
-    parts = []
-    marks = ((HISTOGRAM, (0.0, 1.0), top), (CUMULATIVE, (0.0, 0.5, 1.0), 1.0))
-    for (high, low), shares, whole in marks:
-        for fraction in shares:
-            y = low - (low - high) * fraction
-            parts.append(
-                f'<line class="grid" x1="{LEFT}" x2="{CURVE_WIDTH - RIGHT}" y1="{y}" y2="{y}"/>'
-            )
-            parts.append(
-                f'<text class="tick" x="{LEFT - 5}" y="{y + 3.5}" text-anchor="end">'
-                f"{_percent(fraction * whole)}</text>"
-            )
-    for value in scale.ticks():
-        x = float(scale.x(np.array(value)))
-        y = CUMULATIVE[1]
-        parts.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{y}" y2="{y + 4}"/>')
-        parts.append(
-            f'<text class="tick" x="{x:.1f}" y="{y + 16}" text-anchor="middle">'
-            f"{tick_text(value)}</text>"
-        )
-    return "".join(parts)
+    x = np.concatenate([[low], np.clip(value, low, high), [high]])
+    return x, np.concatenate([[0.0], fraction, fraction[-1:] if fraction.size else [0.0]])
 
 
 def _percent(fraction: float) -> str:
     return f"{number(100 * fraction, 2)}%" if 0 < fraction < 0.1 else f"{fraction:.0%}"
 
 
-TIMELINE_WIDTH, TIMELINE_LEFT, TIMELINE_RIGHT, TIMELINE_TOP, TIMELINE_BOTTOM = 480, 142, 10, 4, 40
-LANE, GAP = 18, 5
-_LEAST = 0.35
-"""Narrower pieces of a lane are drawn so wide, or joined with their neighbor."""
+TIMELINE_WIDTH, LANE, GAP = 480, 18, 5
+_LEAST = 0.35 / 328
+"""Narrower pieces of a lane, as shares of the axis, are drawn so wide, or joined to the next."""
 
 
 def timeline_chart(timeline: Timeline, slot_of: dict[str, int], end_ms: float) -> Markup:
@@ -327,62 +304,48 @@ def timeline_chart(timeline: Timeline, slot_of: dict[str, int], end_ms: float) -
         slot_of: Color of each kind of work.
         end_ms: Where the axis ends; the same for jobs that stand beside each other.
     """
-    scale = ChartAxis(0.0, max(end_ms, 1e-9), False, TIMELINE_LEFT, TIMELINE_WIDTH - TIMELINE_RIGHT)
-    height = TIMELINE_TOP + len(timeline.lanes) * (LANE + GAP) + TIMELINE_BOTTOM
-    parts = [_ticks(scale, height)]
+    bottom = 4 + max(len(timeline.lanes), 1) * (LANE + GAP)
+    figure = _figure(TIMELINE_WIDTH, bottom + 40)
+    axes = _axes(figure, 142, 4, TIMELINE_WIDTH - 10, bottom)
+    end_ms = max(end_ms, 1e-9)
+    texts = {}
+    height = LANE / (LANE + GAP)
+    soft = colors()["soft"]
     for row, lane in enumerate(timeline.lanes):
-        y = TIMELINE_TOP + row * (LANE + GAP)
-        parts.append(
-            f'<rect class="lane" x="{TIMELINE_LEFT}" y="{y}" '
-            f'width="{TIMELINE_WIDTH - TIMELINE_RIGHT - TIMELINE_LEFT}" '
-            f'height="{LANE}"/><text class="tick" x="{TIMELINE_LEFT - 6}" y="{y + 13}" '
-            f'text-anchor="end">'
-            f"{html.escape(lane.name)}</text>{_pieces(lane, scale, y, slot_of)}"
-        )
+        axes.broken_barh([(0, end_ms)], (row, height), color=soft, alpha=0.1, linewidth=0)
+        for kind in dict.fromkeys(lane.kind_S):
+            color = colors()[f"k{slot_of.get(kind, 7)}"]
+            gid = f"{row} {kind}"
+            pieces = _pieces(lane, kind, end_ms * _LEAST)
+            axes.broken_barh(pieces, (row, height), color=color, linewidth=0, gid=gid)
+            texts[gid] = kind
+    names = [_label(lane.name) for lane in timeline.lanes]
+    axes.set_yticks(np.arange(len(names)) + height / 2, names)
+    axes.set_ylim(max(len(names), 1), 0)
+    _round_ticks(axes.xaxis, 0.0, end_ms, log=False)
+    axes.grid(axis="x", color=colors()["rule"], linewidth=1)
+    _titled(axes, "simulated time (ms)")
     label = f"{timeline.title}: {len(timeline.lanes)} lanes, {timeline.duration_ms:.3g} ms"
     caption = f"{timeline.title}, {timeline.duration_ms:.3g} ms"
-    return figure(caption, label, "".join(parts), (TIMELINE_WIDTH, height), "chart timeline")
+    return _framed(caption, _inline(figure, label, texts), "chart timeline")
 
 
-def _ticks(scale: ChartAxis, height: int) -> str:
-    bottom = height - TIMELINE_BOTTOM
-    lines = "".join(
-        f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{TIMELINE_TOP}" y2="{bottom + 3}"/>'
-        f'<text class="tick" x="{x:.1f}" y="{bottom + 15}" text-anchor="middle">'
-        f"{tick_text(value)}</text>"
-        for value in scale.ticks()
-        for x in [float(scale.x(np.array(value)))]
-    )
-    middle = (TIMELINE_LEFT + TIMELINE_WIDTH - TIMELINE_RIGHT) / 2
-    return (
-        f'{lines}<text class="axis-title" x="{middle}" y="{height - 6}" text-anchor="middle">'
-        "simulated time (ms)</text>"
-    )
+def _pieces(lane: Lane, kind: str, least: float) -> list[tuple[float, float]]:
+    """Return start and length of the pieces of a kind; tiny neighbors are one piece."""
+    mine = np.array([one == kind for one in lane.kind_S])
+    order = np.argsort(lane.start_ms_S[mine], kind="stable")
+    ends: list[list[float]] = []
+    times = (lane.start_ms_S[mine][order].tolist(), lane.end_ms_S[mine][order].tolist())
+    for start, end in zip(*times, strict=True):
+        end = max(end, start + least)
+        if ends and start <= ends[-1][1] + least / 2:
+            ends[-1][1] = max(ends[-1][1], end)
+        else:
+            ends.append([start, end])
+    return [(start, end - start) for start, end in ends]
 
 
-def _pieces(lane: Lane, scale: ChartAxis, y: int, slot_of: dict[str, int]) -> str:
-    """Return the pieces of a lane as one path a kind; tiny neighbors of a kind are one piece."""
-    start_S, end_S = scale.x(lane.start_ms_S), scale.x(lane.end_ms_S)
-    paths = []
-    for kind in dict.fromkeys(lane.kind_S):
-        mine = np.array([one == kind for one in lane.kind_S])
-        order = np.argsort(start_S[mine], kind="stable")
-        pieces: list[list[float]] = []
-        for left, right in zip(start_S[mine][order], end_S[mine][order], strict=True):
-            right = max(float(right), float(left) + _LEAST)
-            if pieces and left <= pieces[-1][1] + _LEAST / 2:
-                pieces[-1][1] = max(pieces[-1][1], right)
-            else:
-                pieces.append([float(left), right])
-        path = "".join(f"M{a:.2f} {y}H{b:.2f}V{y + LANE}H{a:.2f}Z" for a, b in pieces)
-        title = f"<title>{html.escape(kind)}</title>"
-        paths.append(f'<path class="k{slot_of.get(kind, 7)}" d="{path}">{title}</path>')
-    return "".join(paths)
-
-
-FRONT_WIDTH, FRONT_HEIGHT = 640, 300
-FRONT_LEFT, FRONT_RIGHT, FRONT_TOP, FRONT_BOTTOM = 62, 14, 12, 44
-MOST_DOTS = 1000
+MAX_DOTS = 1000
 
 
 def front_chart(
@@ -399,145 +362,125 @@ def front_chart(
         slot_of: Color of each cluster.
         priced: Whether the second figure is the cost of a step; otherwise it is memory.
     """
-    shown = list(dict.fromkeys([*front, *outcomes]))[:MOST_DOTS]
-    spots = [(outcome.step_s or 0.0, outcome.second_figure(priced)) for outcome in shown]
-    across, up = (
-        _Axis([x for x, _ in spots], FRONT_LEFT, FRONT_WIDTH - FRONT_RIGHT),
-        _Axis([y for _, y in spots], FRONT_HEIGHT - FRONT_BOTTOM, FRONT_TOP),
-    )
-    dots = "".join(
-        f'<circle class="k{slot_of[o.cluster]}" cx="{across.at(x):.1f}" cy="{up.at(y):.1f}" '
-        f'r="{4.5 if o in front else 2.5}"><title>{html.escape(f"{o.cluster}: {o.plan}")}</title>'
-        "</circle>"
-        for o, (x, y) in zip(shown, spots, strict=True)
-    )
-    path = " ".join(
-        f"{across.at(o.step_s or 0.0):.1f},{up.at(o.second_figure(priced)):.1f}" for o in front
-    )
+
+    def places(some: Iterable[PlanOutcome]) -> np.ndarray:
+        return np.array([(o.step_s, o.second_figure(priced)) for o in some]).T
+
+    shown = list(dict.fromkeys([*front, *outcomes]))[:MAX_DOTS]
+    figure = _figure(640, 300)
+    axes = _axes(figure, 62, 12, 626, 256)
+    x, y = places(shown)
+    for axis, value in ((axes.xaxis, x), (axes.yaxis, y)):
+        _round_ticks(axis, value.min() / 1.15, value.max() * 1.15, log=True)
+    axes.grid(color=colors()["rule"], linewidth=1)
+    if front:
+        axes.plot(*places(front), color=colors()["ink"], linewidth=1.2, gid="front")
+    best = set(front)
+    size = [81 if outcome in best else 25 for outcome in shown]
+    color = [colors()[f"k{slot_of[outcome.cluster]}"] for outcome in shown]
+    axes.scatter(x, y, size, color, linewidths=0, zorder=3, clip_on=False, gid="plans")
     what = "cost of a step" if priced else "memory of the fullest rank (GiB)"
+    _titled(axes, "seconds per step", what)
     label = f"Step time against {what}: {len(outcomes)} plans, {len(front)} on the front"
-    return Markup(
-        f'<figure class="wide"><svg viewBox="0 0 {FRONT_WIDTH} {FRONT_HEIGHT}" role="img" '
-        f'aria-label="{html.escape(label)}">'
-        f"{_front_ticks(across, up)}{_front_titles(what)}"
-        f'<polyline class="front" points="{path}"/>{dots}</svg></figure>'
+    plans = [f"{outcome.cluster}: {outcome.plan}" for outcome in shown]
+    return Markup('<figure class="wide">{}</figure>').format(
+        _inline(figure, label, {"plans": plans})
     )
 
 
-class _Axis:
-    def __init__(self, values: list[float], start: int, end: int) -> None:
-        low, high = min(values), max(values)
-        self.low, self.high = low / 1.15, high * 1.15
-        self._start, self._end = start, end
-
-    def at(self, value: float) -> float:
-        """Return the pixel of a value."""
-        fraction = math.log(value / self.low) / math.log(self.high / self.low)
-        return self._start + fraction * (self._end - self._start)
-
-    def marks(self) -> list[float]:
-        """Return round values on the axis."""
-        first = math.floor(math.log10(self.low))
-        last = math.ceil(math.log10(self.high))
-        round_ones = [m * 10.0**e for e in range(first, last + 1) for m in (1, 2, 5)]
-        found = [value for value in round_ones if self.low <= value <= self.high]
-        return found if len(found) > 1 else self._even()
-
-    def _even(self) -> list[float]:
-        step = 10.0 ** math.floor(math.log10((self.high - self.low) / 2))
-        step *= max(k for k in (1, 2, 5) if k * step <= (self.high - self.low) / 2)
-        return [
-            k * step for k in range(math.ceil(self.low / step), math.floor(self.high / step) + 1)
-        ]
+RIBBON_WIDTH, BAR = 960, 16
+_MAX_RIBBONS = 400
 
 
-def _front_ticks(across: _Axis, up: _Axis) -> str:
-    down = "".join(
-        f'<line class="grid" x1="{across.at(x):.1f}" x2="{across.at(x):.1f}" y1="{FRONT_TOP}" '
-        f'y2="{FRONT_HEIGHT - FRONT_BOTTOM}"/><text class="tick" x="{across.at(x):.1f}" '
-        f'y="{FRONT_HEIGHT - FRONT_BOTTOM + 14}" text-anchor="middle">{x:g}</text>'
-        for x in across.marks()
-    )
-    side = "".join(
-        f'<line class="grid" x1="{FRONT_LEFT}" x2="{FRONT_WIDTH - FRONT_RIGHT}" '
-        f'y1="{up.at(y):.1f}" '
-        f'y2="{up.at(y):.1f}"/><text class="tick" x="{FRONT_LEFT - 6}" y="{up.at(y) + 4:.1f}" '
-        f'text-anchor="end">{y:g}</text>'
-        for y in up.marks()
-    )
-    return down + side
+def ribbon_chart(program: "AlignedPrograms") -> Markup:
+    """Return two programs as bars above each other, with a ribbon for each run that corresponds.
 
-
-def _front_titles(what: str) -> str:
-    middle = (FRONT_HEIGHT - FRONT_BOTTOM + FRONT_TOP) / 2
-    return (
-        f'<text class="axis-title" x="{(FRONT_LEFT + FRONT_WIDTH) / 2}" '
-        f'y="{FRONT_HEIGHT - 8}" text-anchor="middle">'
-        "seconds per step</text>"
-        f'<text class="axis-title" x="14" y="{middle}" text-anchor="middle" '
-        f'transform="rotate(-90 14 {middle})">{html.escape(what)}</text>'
-    )
-
-
-SHADES = 48
-"""Percent of color in the cell of the fastest plan; more would leave too little contrast in the
-dark."""
-
-SLOWEST = 2.0
-"""Times as slow as the fastest plan: no color any more."""
-
-
-def heat_map(outcomes: Sequence[PlanOutcome], rows: str, columns: str, best_s: float) -> Markup:
-    """Return a table of the fastest step times.
-
-    Args:
-        outcomes: Of one model on one cluster.
-        rows: Name of the degree down the side, a setting of the plan.
-        columns: Name of the degree along the top.
-        best_s: Time of the cell with the most color, in seconds.
+    Bars have the color of what corresponds; what only one has is drawn in a color of its own. Of
+    very many runs the longest are drawn.
     """
-    tried: dict[tuple[int, int], list[PlanOutcome]] = {}
-    for outcome in outcomes:
-        place = (int(outcome.settings[rows]), int(outcome.settings[columns]))
-        tried.setdefault(place, []).append(outcome)
-    across = sorted({column for _, column in tried})
-    header = element(
-        "tr", element("td", f"{rows} \\ {columns}"), *(_head(c, "col") for c in across)
+    from matplotlib.collections import PathCollection
+    from matplotlib.path import Path
+
+    figure = _figure(RIBBON_WIDTH, 98)
+    axes = _axes(figure, 26, 0, RIBBON_WIDTH - 4, 98)
+    axes.set(xlim=(0, max(*program.nodes, 1)), ylim=(98, 0), xticks=[])
+    top, bottom = 2, 78
+    axes.set_yticks([top + BAR / 2, bottom + BAR / 2], ["A", "B"])
+    runs = sorted(program.runs, key=lambda run: -run[2])[:_MAX_RIBBONS]
+    bars = (
+        (top, "accent", 0.55, "nodes of A", [(0, program.nodes[0])]),
+        (bottom, "accent", 0.55, "nodes of B", [(0, program.nodes[1])]),
+        (top, "k7", 1, "only in A", [(a, length) for a, b, length in runs if b < 0]),
+        (bottom, "synthetic", 1, "only in B", [(b, length) for a, b, length in runs if a < 0]),
     )
-    lines = [
-        element(
-            "tr", _head(row, "row"), *(_cell(tried.get((row, column)), best_s) for column in across)
+    for y, color, alpha, gid, spans in bars:
+        axes.broken_barh(spans, (y, BAR), color=colors()[color], alpha=alpha, linewidth=0, gid=gid)
+    high, low = top + BAR, bottom
+    middle = (high + low) / 2
+    codes = [Path.MOVETO, *[Path.CURVE4] * 3, Path.LINETO, *[Path.CURVE4] * 3, Path.CLOSEPOLY]
+    bands = [
+        Path(
+            [(a, high), (a, middle), (b, middle), (b, low), (b + size, low), (b + size, middle),
+             (a + size, middle), (a + size, high), (a, high)],
+            codes,
         )
-        for row in sorted({row for row, _ in tried})
-    ]
-    caption = (
-        f"Seconds per step, the fastest of all plans with these {rows} and {columns} degrees; the "
-        f"less color, the slower, none from {SLOWEST:g} times the fastest on"
+        for a, b, size in runs
+        if min(a, b) >= 0
+    ]  # fmt: skip
+    color = colors()["accent"]
+    axes.add_collection(
+        PathCollection(bands, facecolors=color, alpha=0.22, linewidths=0, gid="aligned")
     )
-    inner = element(
-        "table",
-        element("caption", element("span", caption)),
-        element("thead", header),
-        element("tbody", *lines),
-        class_="heat",
+    label = (
+        f"{program.name}: {program.nodes[0]:,} nodes of A above {program.nodes[1]:,} of B, "
+        f"{program.aligned:,} aligned"
     )
-    return scrolling(inner, caption)
+    return _framed(label, _inline(figure, label, {}), "chart ribbons")
 
 
-def _head(degree: int, scope: str) -> Markup:
-    return element("th", str(degree), scope=scope, class_="n")
+STEP_X, STEP_Y, RADIUS, MARGIN = 18.0, 26.0, 5.5, 14.0
+MAX_STRETCH = 3.2
 
 
-def _cell(tried: list[PlanOutcome] | None, best_s: float) -> Markup:
-    """Return the cell of some plans; the fastest of them is named when it is pointed at."""
-    if not tried:
-        return element("td", "—", class_="n quiet", title="no such plan")
-    times = [outcome for outcome in tried if outcome.step_s is not None]
-    if not times:
-        least = min(outcome.memory_gib for outcome in tried)
-        return element("td", "too large", class_="n quiet", title=f"at least {least:,.0f} GiB")
-    fastest = min(times, key=lambda outcome: outcome.step_s or 0.0)
-    seconds = fastest.step_s or 0.0
-    fraction = max(0.0, 1 - (seconds / best_s - 1) / (SLOWEST - 1)) if best_s else 0.0
-    color = f"background:color-mix(in srgb,var(--accent) {SHADES * fraction:.0f}%,transparent)"
-    return element("td", text(f"{seconds:.3g}"), class_="n", style=color, title=fastest.plan)
+def classes_by_size(pictures: Iterable[Picture]) -> dict[str, int]:
+    """Return the color of each node class, the most frequent first; the rest share the last.
+
+    One table for all pictures, so that a color means the same everywhere.
+    """
+    counts = Counter(name for picture in pictures for name in picture.class_N)
+    names = sorted(counts, key=lambda name: (-counts[name], name))
+    return {name: min(slot, CLASS_COLORS - 1) for slot, name in enumerate(names)}
+
+
+def graph_chart(picture: Picture, slot_of: dict[str, int]) -> Markup:
+    """Return the drawing of a graph, layers from top to bottom.
+
+    Raises:
+        GraphError: If the graph has a cycle.
+    """
+    dag = picture.dag
+    edge_index_2E = dag.edge_index_2E.numpy()
+    layout = layered_layout(dag.num_nodes, edge_index_2E, layer_N=dag.layer_N.numpy())
+    # Deep graphs are drawn with less air between layers, so that the page stays readable.
+    step_y = float(np.clip(MAX_STRETCH * STEP_X * layout.width / max(layout.height, 1), 15, STEP_Y))
+    width = 2 * MARGIN + STEP_X * layout.width
+    height = 2 * MARGIN + step_y * max(layout.height - 1, 0)
+    figure = _figure(width, height)
+    axes = _axes(
+        figure, MARGIN, MARGIN, max(width - MARGIN, MARGIN + 1), max(height - MARGIN, MARGIN + 1)
+    )
+    axes.set_axis_off()
+    axes.set(xlim=(0, max(layout.width, 1 / STEP_X)), ylim=(max(layout.height - 1, 0.05), 0))
+    draw_edges(axes, edge_index_2E, layout, color=f"{colors()['soft']}80")
+    for edges in axes.collections:
+        edges.set_clip_on(False)
+    color = [colors()[f"k{slot_of[name]}"] for name in picture.class_N]
+    axes.scatter(
+        layout.x_N, layout.layer_N, (2 * RADIUS) ** 2, color, edgecolors=colors()["card"],
+        linewidths=1, zorder=2, clip_on=False, gid="nodes",
+    )  # fmt: skip
+    facts = f"{dag.num_nodes} nodes, {dag.num_edges} edges, {layout.height} layers"
+    # Narrow graphs keep their natural size; wide ones shrink to the column.
+    style = f"max-width:{width * 1.5:.0f}px"
+    drawn = _inline(figure, f"{picture.title}: {facts}", {"nodes": picture.label_N}, style)
+    return _framed(Markup("{} <span>{}</span>").format(picture.title, facts), drawn, "dag")

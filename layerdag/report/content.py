@@ -17,8 +17,7 @@ from layerdag.statistics import Verdict
 from layerdag.surrogates.scoring import MIN_TESTED
 from layerdag.surrogates.training_sets import REAL, SYNTHETIC
 from layerdag.surrogates.tstr import TransferReport
-from layerdag.viz.drawing import Picture
-from layerdag.viz.html import interval, number
+from layerdag.viz.numbers import interval, number
 
 
 @dataclass(frozen=True)
@@ -68,6 +67,23 @@ class Distribution:
     unit: str
     samples: tuple[Sample, ...]
     log: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """A graph to be drawn.
+
+    Attributes:
+        title: Caption.
+        dag: The graph.
+        label_N: Text that appears when a node is pointed at.
+        class_N: Class of each node, shown as color and in the legend.
+    """
+
+    title: str
+    dag: DAG
+    label_N: tuple[str, ...]
+    class_N: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,6 +141,11 @@ class Timeline:
     duration_ms: float
     ranks: int
 
+    @property
+    def shown_ranks(self) -> int:
+        """Number of ranks that have lanes."""
+        return len({lane.name.rpartition(" ")[0] for lane in self.lanes})
+
 
 @dataclass(frozen=True, eq=False)
 class CategoryFractions:
@@ -139,6 +160,12 @@ class CategoryFractions:
     title: str
     labels: tuple[str, ...]
     shares: tuple[tuple[str, np.ndarray], ...]
+
+    @property
+    def occurring(self) -> list[str]:
+        """Categories that any sample has."""
+        share_K = np.max([fraction_K for _, fraction_K in self.shares], axis=0)
+        return [label for label, share in zip(self.labels, share_K, strict=True) if share > 0]
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from layerdag.report.content import (
     Distribution,
     Lane,
     Neighbors,
+    Picture,
     Sample,
     SummaryRow,
     SystemTimes,
@@ -41,8 +42,7 @@ from layerdag.surrogates.targets import Labeled
 from layerdag.surrogates.training_sets import REAL, SHUFFLED, SYNTHETIC
 from layerdag.surrogates.tstr import TransferReport, evaluate_tstr
 from layerdag.traces.trace import NodeType, Workload
-from layerdag.viz.drawing import Picture
-from layerdag.viz.html import interval, number, percent, percents
+from layerdag.viz.numbers import interval, number, percent, percents
 
 KINDS = {
     OperatorKind.PRODUCT: "matrix product",

@@ -1,123 +1,84 @@
-"""A report as one HTML page, and as JSON."""
+"""Pages: the templates they are made of, how they are written, and the page of a report."""
 
 import dataclasses
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from enum import Enum
-from importlib.resources import files
+from functools import cache
 from pathlib import Path
 
 import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from layerdag.dag.dag import DAG
+from layerdag.differences.difference import counts_text, figure_text
 from layerdag.errors import UsageError
 from layerdag.evaluation.metrics.base import Declaration
-from layerdag.evaluation.validity import StructureReport
+from layerdag.evaluation.validity import GRAPH_RULES, StructureReport
 from layerdag.privacy.copies import DistanceToClosestRecord
-from layerdag.privacy.membership import AttackResult
-from layerdag.report.content import Answer, ReportContent
-from layerdag.report.sections import (
-    distributions,
-    membership,
-    neighbors,
-    pictures,
-    provenance,
-    similarity,
-    simulation,
-    summary,
-    timelines,
-    usefulness,
-    validity,
-)
+from layerdag.privacy.membership import FALSE_POSITIVE_RATE, LOW_RATES, AttackResult
+from layerdag.report import charts, words
+from layerdag.report.content import AS_REAL, CLOSE, ReportContent
 from layerdag.runtime.files import settle, write_files
+from layerdag.statistics import MARGIN, Verdict
+from layerdag.surrogates.scoring import SCORES
 from layerdag.version import __version__
-from layerdag.viz.html import Markup, element, joined, section, text
-
-# A page needs nothing from anywhere, so it forbids itself everything but its own style.
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-
-
-def document(title: str, lead: str, sections: Sequence[tuple[str, str, Markup]]) -> str:
-    """Return one HTML document.
-
-    Args:
-        title: Its heading.
-        lead: A sentence or two below it.
-        sections: Identifier, words of the link, and content of each.
-    """
-    links = (element("li", element("a", label, href=f"#{name}")) for name, label, _ in sections)
-    head = element(
-        "header",
-        element("h1", title),
-        element("p", lead, class_="lead"),
-        element("nav", element("ul", *links), aria_label="Sections"),
-    )
-    main = element("main", *(part for _, _, part in sections), id="main")
-    foot = element(
-        "footer", f"Written by layerdag {__version__}. The figures lie beside this page as JSON."
-    )
-    skip = element("a", "Skip to the content", class_="skip", href="#main")
-    style = (files("layerdag.report") / "style.css").read_text()
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
-        '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{text(title).html}</title><style>{style}</style></head>"
-        f"<body>{joined((skip, head, main, foot)).html}</body></html>\n"
-    )
-
-
-_TONES = {"good": "answer tone-good", "fair": "answer tone-fair", "poor": "answer tone-poor"}
-_WHERE = {
-    "summary": "the summary",
-    "membership": "membership attacks",
-    "similarity": "similarity",
-    "usefulness": "what predictors learned",
-    "validity": "validity and novelty",
-    "provenance": "provenance and limits",
-}
-
-
-def answers(content: ReportContent) -> Markup | None:
-    """Return a card for each question."""
-    return section("verdict", "Verdict", cards(content.answers)) if content.answers else None
-
-
-def cards(every: Sequence[Answer]) -> Markup:
-    """Return questions side by side, each with answer, reason, and a link to the figures."""
-    return element("div", *map(_card, every), class_="answers")
-
-
-def _card(one: Answer) -> Markup:
-    link = element("a", f"Why: {_WHERE.get(one.at, one.at)}", href=f"#{one.at}")
-    return element(
-        "div",
-        element("h3", one.question),
-        element("p", one.answer, class_="word"),
-        element("p", one.reason),
-        *([element("p", link)] if one.at else []),
-        class_=_TONES[one.tone],
-    )
-
+from layerdag.viz.drawing import CLASS_COLORS
+from layerdag.viz.numbers import interval, number, percent, percents
 
 FORMAT = "layerdag-report/1"
 """In the JSON, which a schema describes; another number says that something means another thing."""
 
-SECTIONS = (
-    ("verdict", "Verdict", answers),
-    ("summary", "Summary", summary),
-    ("neighbors", "Samples and neighbors", neighbors),
-    ("timelines", "Timelines", timelines),
-    ("pictures", "Pictures", pictures),
-    ("validity", "Validity", validity),
-    ("membership", "Membership", membership),
-    ("similarity", "Similarity", similarity),
-    ("distributions", "Distributions", distributions),
-    ("usefulness", "Usefulness", usefulness),
-    ("simulation", "Simulation", simulation),
-    ("provenance", "Provenance", provenance),
-)
+STRIP_LOW, STRIP_HIGH = 0.25, 16.0
+"""Ratios at the ends of the strip beside them in a table."""
+
+
+@cache
+def _templates() -> Environment:
+    """Return the templates, with all that they show figures by as filters."""
+    found = Environment(
+        loader=PackageLoader("layerdag.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        extensions=["jinja2.ext.do"],
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    every = (
+        number, percent, percents, interval, on_strip, unbroken, counts_text, figure_text,
+        words.attack_words, words.ceiling_words, words.condition_words, words.family_words,
+        words.fits, words.metric_words, words.score_words, words.summary_words,
+        charts.distribution_chart, charts.front_chart, charts.graph_chart, charts.ribbon_chart,
+        charts.shares_chart, charts.timeline_chart,
+    )  # fmt: skip
+    found.filters |= {function.__name__: function for function in every}
+    found.filters["thousands"] = "{:,}".format
+    return found
+
+
+def page(template: str, title: str, lead: str, **values: object) -> str:
+    """Return a page, which needs nothing from anywhere.
+
+    Args:
+        template: Name of a file in ``templates/``.
+        title: Its heading.
+        lead: A sentence or two below it.
+        **values: What the template shows.
+    """
+    found = _templates().get_template(template)
+    return found.render(title=title, lead=lead, links=[], version=__version__, **values)
+
+
+def on_strip(ratio: float) -> str:
+    """Return where a ratio stands on its strip of 120 pixels, which is logarithmic."""
+    inside = min(max(ratio, STRIP_LOW), STRIP_HIGH)
+    return f"{4 + 112 * math.log(inside / STRIP_LOW) / math.log(STRIP_HIGH / STRIP_LOW):.1f}"
+
+
+def unbroken(name: str) -> str:
+    """Return a name that no line ends in."""
+    return name.replace(" ", "\N{NO-BREAK SPACE}").replace("-", "\N{NON-BREAKING HYPHEN}")
 
 
 def require_replaceable_report(path: str | Path) -> None:
@@ -209,9 +170,8 @@ def write_report(content: ReportContent, path: str | Path) -> Path:
     """
     path = Path(path)
     require_replaceable_report(path)
-    page = render(content)
     figures = json.dumps(report_figures(content), indent=1, allow_nan=False)
-    write_page(path, page, (".json", figures + "\n"))
+    write_page(path, render(content), (".json", figures + "\n"))
     return path
 
 
@@ -223,10 +183,47 @@ def report_figures(content: ReportContent) -> dict[str, object]:
 
 
 def render(content: ReportContent) -> str:
-    """Return the page as one HTML document."""
-    made = [(name, label, make(content)) for name, label, make in SECTIONS]
-    present = [(name, label, part) for name, label, part in made if part is not None]
-    return document(content.title, content.lead, present)
+    """Return the page as one HTML document.
+
+    Raises:
+        GraphError: If a graph to be drawn has a cycle.
+    """
+    drawn = (*content.pictures, *(p for n in content.neighbors for p in (n.real, n.sample)))
+    slot_of = charts.classes_by_size(drawn)
+    shown = [kind for job in content.timelines for lane in job.lanes for kind in lane.kind_S]
+    for kind in shown:
+        slot_of.setdefault(kind, min(len(slot_of), CLASS_COLORS - 1))
+    categories = [words.categories_in_words(one) for one in content.shares]
+    rows = () if content.similarity is None else content.similarity.rows
+    computed = [row for row in rows if not row.generated.error]
+    return page(
+        "report.html",
+        content.title,
+        content.lead,
+        content=content,
+        slot_of=slot_of,
+        shown_slots={kind: slot for kind, slot in slot_of.items() if kind in shown},
+        distances=sorted(
+            (row for row in computed if row.is_distance),
+            key=lambda row: math.inf if row.matched_ratio is None else -row.matched_ratio,
+        ),
+        figures=[row for row in computed if not row.is_distance],
+        varied=[one for one in categories if len(one.occurring) > 1],
+        alike=[one for one in categories if len(one.occurring) == 1],
+        scores=SCORES,
+        graph_rules=GRAPH_RULES,
+        as_real=AS_REAL,
+        close=CLOSE,
+        margin=MARGIN,
+        false_positive_rate=f"{FALSE_POSITIVE_RATE:.0%}",
+        low_rates=", ".join(f"{100 * rate:g}%" for rate in LOW_RATES),
+        verdict_tones={
+            Verdict.LEAKS: "poor",
+            Verdict.TOO_FEW: "fair",
+            Verdict.REVERSED: "fair",
+            Verdict.CHANCE: "good",
+        },
+    )
 
 
 def plain(value: object) -> object:

@@ -8,7 +8,6 @@ coordinates are moved towards the neighbors' mean under a minimum distance, whic
 regression. numpy only; one vectorized step for each layer of a sweep.
 """
 
-import html
 import itertools
 import math
 from collections.abc import Sequence
@@ -20,7 +19,6 @@ import numpy as np
 
 from layerdag.graph.topology import expand_ranges, group_by, longest_path_layers, pointers
 from layerdag.runtime.files import atomic_path
-from layerdag.viz.html import Markup
 from layerdag.viz.views import GraphView
 
 if TYPE_CHECKING:
@@ -28,6 +26,9 @@ if TYPE_CHECKING:
 
     from layerdag.dag.dag import DAG
 
+
+CLASS_COLORS = 8
+"""Colors of kinds on pages, --k0 to --k7 of their style sheets; the last one is for the rest."""
 
 _WAY_POINT_GAP = 0.35
 _MAX_WAY_POINTS = 200_000
@@ -249,7 +250,7 @@ def write_picture(
         layout = layered_layout(
             dag.num_nodes, dag.edge_index_2E.numpy(), layer_N=dag.layer_N.numpy()
         )
-        _draw_edges(axes, dag.edge_index_2E.numpy(), np.zeros(dag.num_edges, bool), layout)
+        draw_edges(axes, dag.edge_index_2E.numpy(), layout)
         color_N = [COLORS[code % len(COLORS)] for code in dag.x_NA[:, column].tolist()]
         size = float(np.clip(2500 / max(dag.num_nodes, 1), 6, 60))
         axes.scatter(layout.x_N, layout.layer_N, s=size, c=color_N, zorder=2, linewidths=0)
@@ -260,23 +261,6 @@ def write_picture(
     figure.tight_layout()
     with atomic_path(path) as draft:
         figure.savefig(draft, format="png")
-
-
-@dataclass(frozen=True, eq=False)
-class Picture:
-    """A graph to be drawn.
-
-    Attributes:
-        title: Caption.
-        dag: The graph.
-        label_N: Text that appears when a node is pointed at.
-        class_N: Class of each node, shown as color and in the legend.
-    """
-
-    title: str
-    dag: "DAG"
-    label_N: tuple[str, ...]
-    class_N: tuple[str, ...]
 
 
 MOST_NODES = 2000
@@ -332,7 +316,7 @@ def draw_figure(axes: "Axes", view: GraphView, layout: LayeredLayout | None = No
     if layout is None:
         layout = layered_layout(view.num_nodes, view.edge_index_2E, layer_N=view.layer_N)
     named = view.num_nodes <= _LABELED
-    _draw_edges(axes, view.edge_index_2E, view.dashed_E, layout)
+    draw_edges(axes, view.edge_index_2E, layout, view.dashed_E)
     (_draw_boxes if named else _draw_dots)(axes, view, layout)
     axes.set_xlim(-0.7, layout.width + 0.7)
     axes.set_ylim(max(layout.height, 1) - 0.4, -0.6)
@@ -340,9 +324,22 @@ def draw_figure(axes: "Axes", view: GraphView, layout: LayeredLayout | None = No
     _draw_legend(axes, view)
 
 
-def _draw_edges(
-    axes: "Axes", edge_index_2E: np.ndarray, dashed_E: np.ndarray, layout: LayeredLayout
+def draw_edges(
+    axes: "Axes",
+    edge_index_2E: np.ndarray,
+    layout: LayeredLayout,
+    dashed_E: np.ndarray | None = None,
+    color: str = "#00000059",
 ) -> None:
+    """Draw the edges of a graph into matplotlib axes whose units are those of the layout.
+
+    Args:
+        axes: Where to draw.
+        edge_index_2E: Source and target of each edge.
+        layout: Places of nodes, and routes of edges.
+        dashed_E: bool; which edges are dashed, none by default.
+        color: Of the lines.
+    """
     from matplotlib.collections import PathCollection
     from matplotlib.path import Path as Curve
 
@@ -354,13 +351,14 @@ def _draw_edges(
             for row in (int(source_E[edge]), int(target_E[edge]))
         ]
         points = [ends[0], *map(tuple, layout.route(edge).tolist()), ends[1]]
-        curves[int(dashed_E[edge])].append(Curve(*smooth(points)))
+        dashed = dashed_E is not None and dashed_E[edge]
+        curves[int(dashed)].append(Curve(*smooth(points)))
     for dashed, style in ((0, "solid"), (1, (0, (3, 2)))):
         axes.add_collection(
             PathCollection(
                 curves[dashed],
                 facecolors="none",
-                edgecolors="#00000059",
+                edgecolors=color,
                 linewidths=0.8,
                 linestyles=[style],
                 zorder=1,
@@ -435,87 +433,3 @@ def _draw_legend(axes: "Axes", view: GraphView) -> None:
             fontsize=7,
             handletextpad=0.2,
         )
-
-
-CLASS_COLORS = 8
-STEP_X, STEP_Y, RADIUS, MARGIN = 18.0, 26.0, 5.5, 14.0
-MOST_STRETCH = 3.2
-
-
-def classes_by_size(pictures: tuple[Picture, ...]) -> dict[str, int]:
-    """Return the color slot of each node class, the most frequent first; the rest share the last.
-
-    One table for all pictures, so that a color means the same everywhere.
-    """
-    counts: dict[str, int] = {}
-    for picture in pictures:
-        for name in picture.class_N:
-            counts[name] = counts.get(name, 0) + 1
-    names = sorted(counts, key=lambda name: (-counts[name], name))
-    return {name: min(slot, CLASS_COLORS - 1) for slot, name in enumerate(names)}
-
-
-def draw_svg(picture: Picture, slot_of: dict[str, int]) -> Markup:
-    """Return the drawing as a figure.
-
-    Raises:
-        GraphError: If the graph has a cycle.
-    """
-    dag = picture.dag
-    layout = layered_layout(dag.num_nodes, dag.edge_index_2E.numpy(), layer_N=dag.layer_N.numpy())
-    # Deep graphs are drawn with less air between layers, so that the page stays readable.
-    step_y = float(
-        np.clip(MOST_STRETCH * STEP_X * layout.width / max(layout.height, 1), 15, STEP_Y)
-    )
-    width = 2 * MARGIN + STEP_X * layout.width
-    height = 2 * MARGIN + step_y * max(layout.height - 1, 0)
-    position_N2 = np.stack([layout.x_N * STEP_X, layout.layer_N * step_y], axis=1) + MARGIN
-    edges = "".join(
-        _edge(layout, position_N2, step_y, edge, pair)
-        for edge, pair in enumerate(dag.edge_index_2E.T.tolist())
-    )
-    nodes = "".join(
-        f'<circle class="k{slot_of[kind]}" cx="{x:.1f}" cy="{y:.1f}" r="{RADIUS}">'
-        f"<title>{html.escape(label)}</title></circle>"
-        for (x, y), kind, label in zip(
-            position_N2.tolist(), picture.class_N, picture.label_N, strict=True
-        )
-    )
-    facts = f"{dag.num_nodes} nodes, {dag.num_edges} edges, {layout.height} layers"
-    # Narrow graphs keep their natural size; wide ones shrink to the column.
-    style = f"max-width:{width * 1.5:.0f}px"
-    return Markup(
-        f'<figure class="dag"><figcaption>{html.escape(picture.title)} '
-        f"<span>{facts}</span></figcaption>"
-        f'<svg viewBox="0 0 {width:.0f} {height:.0f}" style="{style}" role="img" '
-        f'aria-label="{html.escape(picture.title)}: {facts}">'
-        f'<g class="edges">{edges}</g><g class="nodes">{nodes}</g></svg></figure>'
-    )
-
-
-def class_legend(slot_of: dict[str, int]) -> Markup:
-    """Return the key to the colors; classes that share the last color are named together."""
-    by_slot: dict[int, list[str]] = {}
-    for name, slot in slot_of.items():
-        by_slot.setdefault(slot, []).append(name)
-    keys = []
-    for slot, names in sorted(by_slot.items()):
-        shown = names[0] if len(names) == 1 else f"others ({len(names)} classes)"
-        keys.append(
-            f'<li><svg viewBox="0 0 12 12" aria-hidden="true"><circle class="k{slot}" cx="6" '
-            f'cy="6" r="5"/></svg>{html.escape(shown)}</li>'
-        )
-    return Markup(f'<ul class="legend">{"".join(keys)}</ul>')
-
-
-def _edge(
-    layout: LayeredLayout, position_N2: np.ndarray, step_y: float, edge: int, pair: list[int]
-) -> str:
-    between = layout.route(edge) * [STEP_X, step_y] + MARGIN
-    points = np.concatenate([position_N2[pair[:1]], between, position_N2[pair[1:]]])
-    x, y = points[:, 0], points[:, 1]
-    path = [f"M{x[0]:.1f} {y[0]:.1f}"]
-    for i in range(1, len(points)):
-        middle = (y[i - 1] + y[i]) / 2
-        path.append(f"C{x[i - 1]:.1f} {middle:.1f} {x[i]:.1f} {middle:.1f} {x[i]:.1f} {y[i]:.1f}")
-    return f'<path d="{"".join(path)}"/>'

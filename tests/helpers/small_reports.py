@@ -15,6 +15,7 @@ from layerdag.report.content import (
     Distribution,
     Lane,
     Neighbors,
+    Picture,
     ReportContent,
     Sample,
     SystemTimes,
@@ -25,7 +26,6 @@ from layerdag.surrogates.families.trees import BoostingSettings, fit_boosting
 from layerdag.surrogates.targets import Labeled
 from layerdag.surrogates.training_sets import REAL, SYNTHETIC
 from layerdag.surrogates.tstr import evaluate_tstr
-from layerdag.viz.drawing import Picture
 
 ATTRIBUTES = (AttributeView("op"), AttributeView("size", ordered=True))
 SIZES = GraphSizes(attributes=(5, 4))

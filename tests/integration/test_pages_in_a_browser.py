@@ -20,7 +20,7 @@ from layerdag.workloads.exploration import explore
 
 pytestmark = pytest.mark.slow
 
-KINDS = ("report", "public", "comparison", "exploration", "difference", "graph")
+KINDS = ("report", "public", "exploration", "difference", "graph")
 WIDE, NARROW = (1280, 860), (390, 844)
 REACHABLE = "a[href], summary, button, input, select, [tabindex='0']"
 TABS = 400
@@ -33,8 +33,6 @@ def pages(tmp_path_factory) -> dict[str, Path]:
     content = small_report()
     write_report(content, folder / "report.html")
     write_report(replace(content, neighbors=(), real_structure=None), folder / "public.html")
-    reports = [str(folder / f"{name}.html") for name in ("report", "public")]
-    main(["runs", *reports, "--out", str(folder / "comparison.html")])
     write_exploration(explore(study()), folder / "exploration.html")
     examples = Path(__file__).resolve().parents[2] / "data" / "examples"
     pair = [str(examples / name) for name in ("pp_gpt", "ddp_mlp")]

@@ -205,8 +205,8 @@ def content_of(found: "Audit") -> "ReportContent":
 def _summary(found: "Audit") -> "Iterator[SummaryRow]":
     from layerdag.privacy.auditing import figure_cells, neighborhood_cells
     from layerdag.report.content import SummaryRow
-    from layerdag.report.sections import attack_words
-    from layerdag.viz.html import interval, number, percent, percents
+    from layerdag.report.words import attack_words
+    from layerdag.viz.numbers import interval, number, percent, percents
 
     new, copies, leaks = found.novelty, found.copies, found.leaks
     for what, share, share_real, note in (

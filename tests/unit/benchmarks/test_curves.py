@@ -177,3 +177,18 @@ def test_a_fit_of_a_few_steps_is_judged(data):
     found = curves.figures_of(judge.Judge(data), runs.Run("a", "fast", 0, config))
     assert (found["seen"], found["width"], len(found["draws"])) == (20, 32, 1)
     assert found["nats"] > 0
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "log", "expected"),
+    [
+        (0, 10, False, [0, 2, 4, 6, 8, 10]),
+        (-2, -1, False, [-2, -1.8, -1.6, -1.4, -1.2, -1]),
+        (1, 1000, True, [1, 10, 100, 1000]),
+        (1, 50, True, [1, 2, 5, 10, 20, 50]),
+        (20, 90, True, [20, 50]),
+    ],
+)
+def test_ticks_are_round_and_inside(low, high, log, expected):
+    axis = lines.ChartAxis(float(low), float(high), log, 34, 290)
+    assert axis.ticks() == pytest.approx(expected)

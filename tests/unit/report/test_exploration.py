@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -9,7 +10,13 @@ import pytest
 from small_studies import cluster, study
 
 from layerdag.errors import UsageError
-from layerdag.report.exploration import require_replaceable_exploration, write_exploration
+from layerdag.report.exploration import (
+    MAX_SHADE,
+    SLOWEST,
+    require_replaceable_exploration,
+    shade,
+    write_exploration,
+)
 from layerdag.workloads.exploration import Exploration, explore
 
 
@@ -81,7 +88,7 @@ def test_a_study_in_which_nothing_fits_is_a_page_too(tmp_path):
     none = explore(study(clusters={"near": cluster(memory_gib=1e-5)}))
     text = write_exploration(none, tmp_path / "none.html").read_text()
     assert "too large" in text
-    assert "<polyline" not in text
+    assert '<figure class="wide">' not in text
 
 
 @pytest.mark.parametrize("there", [".html", ".json", ".csv"])
@@ -98,3 +105,45 @@ def test_an_exploration_is_replaced_by_the_next(found, tmp_path):
         write_exploration(found, tmp_path / "study.html")
     with pytest.raises(UsageError, match=r"is a \.html file"):
         write_exploration(found, tmp_path / "study.htm")
+
+
+def test_the_fastest_has_most_color_and_the_slowest_none():
+    # Half way to the slowest there is half of the color; beyond it none, never a negative share.
+    times = (1.0, (1 + SLOWEST) / 2, SLOWEST, 9.0)
+    assert [int(shade(time, 1.0)) for time in times] == [MAX_SHADE, MAX_SHADE // 2, 0, 0]
+
+
+def heat_maps(found: Exploration, folder: Path) -> list[list[list[tuple[str, str]]]]:
+    """Return the attributes and the text of each cell of each heat map, headers left out."""
+    text = write_exploration(found, folder / "maps.html").read_text()
+    tables = re.findall(r'<table class="heat">.*?<tbody>(.*?)</tbody>', text, re.DOTALL)
+    return [
+        [re.findall(r"<td([^>]*)>([^<]*)</td>", row) for row in table.split("</tr>")[:-1]]
+        for table in tables
+    ]
+
+
+def test_a_cell_of_a_heat_map_shows_its_fastest_plan(found, tmp_path):
+    near, _ = heat_maps(found, tmp_path)
+    tried = [outcome for outcome in found.outcomes if outcome.cluster == "near"]
+    rows = sorted({outcome.settings["pipeline"] for outcome in tried})
+    columns = sorted({outcome.settings["tensor"] for outcome in tried})
+    assert (len(near), len(near[0])) == (len(rows), len(columns))
+    for pipeline, row in zip(rows, near, strict=True):
+        for tensor, (attributes, text) in zip(columns, row, strict=True):
+            here = [
+                o
+                for o in tried
+                if (o.settings["pipeline"], o.settings["tensor"]) == (pipeline, tensor)
+            ]
+            timed = [o for o in here if o.step_s is not None]
+            if timed:
+                best = min(timed, key=lambda o: o.step_s)
+                assert text == f"{best.step_s:.3g}"
+                assert best.plan in attributes
+            elif here:
+                assert text == "too large"
+                assert "at least" in attributes
+            else:
+                assert text == "—"
+                assert "no such plan" in attributes
