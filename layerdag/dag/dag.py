@@ -296,7 +296,8 @@ def _of_pyg(data: "Data") -> DAG:
         )
     x_NA = _integers(data.x, "x")
     x_NA = x_NA[:, None] if x_NA.ndim == 1 else x_NA
-    if data.x.is_floating_point() and _is_one_hot(x_NA):
+    one_hot_N = ((x_NA == 0) | (x_NA == 1)).all(1) & (x_NA.sum(1) == 1)
+    if data.x.is_floating_point() and x_NA.shape[1] > 1 and bool(one_hot_N.all()):
         raise GraphError(
             f"PyG 'x' has a single 1 in each row of {x_NA.shape[1]} columns, which would be read "
             "as that many attributes; give one column of codes, data.x = data.x.argmax(1), or "
@@ -320,12 +321,6 @@ def _of_pyg(data: "Data") -> DAG:
     return DAG(x_NA, data.edge_index, edge_type_E, u_NA, conditions)
 
 
-def _is_one_hot(x_NA: Int[Tensor, "N A"]) -> bool:
-    """Return whether each row of several columns has a single 1 and zeros beside it."""
-    zeros_and_ones = bool(((x_NA == 0) | (x_NA == 1)).all())
-    return x_NA.shape[1] > 1 and zeros_and_ones and bool((x_NA.sum(1) == 1).all())
-
-
 def _integers(tensor: Tensor, name: str) -> Tensor:
     """Return codes as int64. Raises GraphError if some are not whole numbers."""
     if tensor.is_floating_point() and not torch.equal(tensor, tensor.round()):
@@ -347,19 +342,15 @@ def layers_of(dags: Sequence[DAG]) -> list[Tensor]:
             [dag.num_nodes for dag in new], [dag.edge_index_2E.cpu().numpy() for dag in new]
         )
     except GraphError:
-        _name_the_cyclic(dags)
+        for number, dag in enumerate(dags):
+            try:
+                dag.layer_N  # noqa: B018
+            except GraphError as error:
+                raise GraphError(f"Graph {number}: {error}") from None
         raise
     for dag, layer_N in zip(new, found, strict=True):
         dag._carrying(torch.from_numpy(layer_N.copy()).to(dag.edge_index_2E.device))
     return [dag.layer_N for dag in dags]
-
-
-def _name_the_cyclic(dags: Sequence[DAG]) -> None:
-    for number, dag in enumerate(dags):
-        try:
-            dag.layer_N  # noqa: B018
-        except GraphError as error:
-            raise GraphError(f"Graph {number}: {error}") from None
 
 
 @dataclass(frozen=True, eq=False)

@@ -68,10 +68,42 @@ class GraphStatistics:
         Raises:
             GraphError: If there is no graph, or a graph has a cycle or codes outside ``sizes``.
         """
-        tally = _StatisticsTally(sizes)
+        graphs = 0
+        attributes = [np.zeros(size, np.int64) for size in sizes.attributes]
+        edge_types = np.zeros(sizes.edge_types, np.int64)
+        # Of each kind: how many of its nodes have so many children, and parents.
+        degrees = [[Counter[int]() for _ in range(sizes.attributes[0])] for _ in range(2)]
+        layer_sizes, layer_counts = Counter[int](), Counter[int]()
         for dag in dags:
-            tally.add(dag)
-        return tally.result()
+            graphs += 1
+            for index, (counts_K, code_N) in enumerate(
+                zip(attributes, dag.x_NA.numpy().T, strict=True)
+            ):
+                counts_K += _histogram(code_N, counts_K.size, f"attribute {index} of a node")
+            edge_types += _histogram(dag.edge_type_E.numpy(), edge_types.size, "an edge type")
+            kind_N = dag.x_NA[:, 0].numpy()
+            for counters, end_E in zip(degrees, dag.edge_index_2E.numpy(), strict=True):
+                degree_N = np.bincount(end_E, minlength=kind_N.size)
+                pairs = Counter(zip(kind_N.tolist(), degree_N.tolist(), strict=True))
+                for (kind, degree), count in pairs.items():
+                    counters[kind][degree] += count
+            sizes_L = np.bincount(dag.layer_N.numpy())
+            layer_sizes.update(sizes_L.tolist())
+            layer_counts[sizes_L.size] += 1
+        if graphs == 0:
+            raise GraphError("There is no graph to take statistics of; the training set is empty.")
+        out_degrees, in_degrees = (
+            tuple(tuple(sorted(counter.items())) for counter in counters) for counters in degrees
+        )
+        return cls(
+            graphs=graphs,
+            attributes=tuple(tuple(counts_K.tolist()) for counts_K in attributes),
+            edge_types=tuple(edge_types.tolist()),
+            in_degrees=in_degrees,
+            out_degrees=out_degrees,
+            layer_sizes=tuple(sorted(layer_sizes.items())),
+            layer_counts=tuple(sorted(layer_counts.items())),
+        )
 
     @property
     def max_in_degree(self) -> int:
@@ -111,48 +143,6 @@ class GraphStatistics:
         counts = {name: _frozen(value) for name, value in data.items() if name not in sides}
         named: dict[str, Any] = {**counts, **sides}
         return cls(**named)
-
-
-class _StatisticsTally:
-    def __init__(self, sizes: GraphSizes) -> None:
-        self.graphs = 0
-        self.attributes = [np.zeros(size, np.int64) for size in sizes.attributes]
-        self.edge_types = np.zeros(sizes.edge_types, np.int64)
-        self.in_degrees: list[Counter[int]] = [Counter() for _ in range(sizes.attributes[0])]
-        self.out_degrees: list[Counter[int]] = [Counter() for _ in range(sizes.attributes[0])]
-        self.layer_sizes: Counter[int] = Counter()
-        self.layer_counts: Counter[int] = Counter()
-
-    def add(self, dag: DAG) -> None:
-        """Count one graph."""
-        self.graphs += 1
-        for index, (counts_K, code_N) in enumerate(
-            zip(self.attributes, dag.x_NA.numpy().T, strict=True)
-        ):
-            counts_K += _histogram(code_N, counts_K.size, f"attribute {index} of a node")
-        edge_type_E = dag.edge_type_E.numpy()
-        self.edge_types += _histogram(edge_type_E, self.edge_types.size, "an edge type")
-        source_E, target_E = dag.edge_index_2E.numpy()
-        kind_N = dag.x_NA[:, 0].numpy()
-        _count_degrees(self.in_degrees, kind_N, target_E)
-        _count_degrees(self.out_degrees, kind_N, source_E)
-        sizes_L = np.bincount(dag.layer_N.numpy())
-        self.layer_sizes.update(sizes_L.tolist())
-        self.layer_counts[sizes_L.size] += 1
-
-    def result(self) -> GraphStatistics:
-        """Return the counts as plain data."""
-        if self.graphs == 0:
-            raise GraphError("There is no graph to take statistics of; the training set is empty.")
-        return GraphStatistics(
-            graphs=self.graphs,
-            attributes=tuple(tuple(counts_K.tolist()) for counts_K in self.attributes),
-            edge_types=tuple(self.edge_types.tolist()),
-            in_degrees=tuple(tuple(sorted(counter.items())) for counter in self.in_degrees),
-            out_degrees=tuple(tuple(sorted(counter.items())) for counter in self.out_degrees),
-            layer_sizes=tuple(sorted(self.layer_sizes.items())),
-            layer_counts=tuple(sorted(self.layer_counts.items())),
-        )
 
 
 def _check_tables(data: Mapping[str, Any]) -> None:
@@ -211,13 +201,6 @@ def _check_counts(*tables: Sequence[int]) -> None:
             raise TypeError(f"counts must be whole numbers, found {table!r:.60}")
         if min(table, default=0) < 0 or max(table, default=0) > MAX_TALLY:
             raise ValueError(f"counts must be from 0 to {MAX_TALLY}")
-
-
-def _count_degrees(degrees: list[Counter[int]], kind_N: np.ndarray, end_E: np.ndarray) -> None:
-    degree_N = np.bincount(end_E, minlength=kind_N.size)
-    pairs_P2, counts_P = np.unique(np.stack([kind_N, degree_N]), axis=1, return_counts=True)
-    for (kind, degree), count in zip(pairs_P2.T.tolist(), counts_P.tolist(), strict=True):
-        degrees[kind][degree] += count
 
 
 def _histogram(code_N: np.ndarray, size: int, what: str) -> np.ndarray:

@@ -25,7 +25,7 @@ from layerdag.datasets.dataset import GraphDataset
 from layerdag.errors import DataError
 from layerdag.graph.attributed_graph import SPLITS, AttributedGraph, Split
 from layerdag.graph.topology import pointers
-from layerdag.runtime.kept import cache_folder, code_hash, content_hash, keep, read_kept
+from layerdag.runtime.cache import cache_folder, code_hash, content_hash, read_cached, write_cached
 from layerdag.schema.schema import GraphSchema
 
 _KIND = "datasets"
@@ -44,7 +44,7 @@ def kept_dataset(
     if cache_folder(_KIND) is None:
         return load()
     key = _key({**settings, "files": [content_hash(file) for file in files]})
-    kept = read_kept(_KIND, f"{key}.npz")
+    kept = read_cached(_KIND, f"{key}.npz")
     if kept is not None:
         try:
             return _decoded(kept, load)
@@ -52,7 +52,7 @@ def kept_dataset(
             pass  # and is written anew
     data = load()
     if not data.notes and not data.renamed:
-        keep(_KIND, f"{key}.npz", _encoded(data), _MAX_ENTRIES)
+        write_cached(_KIND, f"{key}.npz", _encoded(data), _MAX_ENTRIES)
     return data
 
 
@@ -65,14 +65,14 @@ def kept_statistics(dags: Sequence[DAG], sizes: GraphSizes) -> GraphStatistics:
         for column in (dag.x_NA, dag.edge_index_2E, dag.edge_type_E, dag.layer_N):
             digest.update(repr(tuple(column.shape)).encode() + column.numpy().tobytes())
     key = _key({"sizes": asdict(sizes), "graphs": digest.hexdigest()})
-    kept = read_kept(_KIND, f"{key}.statistics")
+    kept = read_cached(_KIND, f"{key}.statistics")
     if kept is not None:
         try:
             return GraphStatistics.from_dict(json.loads(kept))
         except _DAMAGED:
             pass
     found = shared_statistics(dags, sizes)
-    keep(_KIND, f"{key}.statistics", json.dumps(found.to_dict()).encode(), _MAX_ENTRIES)
+    write_cached(_KIND, f"{key}.statistics", json.dumps(found.to_dict()).encode(), _MAX_ENTRIES)
     return found
 
 

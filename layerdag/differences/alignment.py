@@ -1,16 +1,12 @@
-"""Programs as sequences of operators, and their alignment (Myers' algorithm).
-
-A longest common subsequence of two integer sequences, by Myers' algorithm with numpy.
-
-E. W. Myers, "An O(ND) Difference Algorithm and Its Variations", Algorithmica 1 (1986): all
-diagonals of one distance are advanced at once, and how far a diagonal runs is found by comparing
-hashes.
-
-Aligning two programs: which node of one is which node of the other.
+"""Programs as sequences of operators, and which node of one is which node of the other.
 
 Nodes whose neighborhood occurs once in each program are anchors (patience diff). Between two
 anchors Myers' algorithm finds a longest common subsequence of operators. What is left on both
 sides with the same neighborhood has moved.
+
+E. W. Myers, "An O(ND) Difference Algorithm and Its Variations", Algorithmica 1 (1986): all
+diagonals of one distance are advanced at once, and how far a diagonal runs is found by comparing
+hashes.
 """
 
 import bisect

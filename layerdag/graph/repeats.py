@@ -49,19 +49,6 @@ def repeated_runs(color_N: np.ndarray) -> tuple[Run, ...]:
     return tuple(sorted(found, key=lambda run: run.start))
 
 
-def nested_runs(color_N: np.ndarray) -> tuple[Run, ...]:
-    """Return the runs of all levels: those inside a block occur once for each of its copies."""
-    found: list[Run] = []
-    todo = [(0, color_N)]
-    while todo:
-        start, colors = todo.pop()
-        for run in repeated_runs(colors):
-            found.append(Run(start + run.start, run.period, run.count))
-            block = colors[run.start : run.start + run.period]
-            todo += [(start + run.start + c * run.period, block) for c in range(run.count)]
-    return tuple(sorted(found, key=lambda run: (run.start, -run.stop)))
-
-
 def _longest(color_N: np.ndarray) -> Run | None:
     best: Run | None = None
     for period in _periods(color_N):

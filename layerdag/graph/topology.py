@@ -1,10 +1,8 @@
-"""Topology in numpy: longest-path layers, CSR pointers, color refinement, longest paths.
-
-Longest-path layers of a DAG, in one compiled pass over nodes and edges.
+"""Topology in numpy: longest-path layers and longest paths, CSR pointers, color refinement.
 
 Layer 0 holds the nodes without predecessors; a node of layer l+1 has all its predecessors in layers
-<= l and at least one in layer l (LayerDAG, arXiv 2411.02322, section 3.1). numpy only, so that the
-file tools can use it without importing torch.
+<= l and at least one in layer l (LayerDAG, arXiv 2411.02322, section 3.1). The file tools use this
+module, so it does not import torch.
 """
 
 import ctypes

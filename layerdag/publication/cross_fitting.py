@@ -1,11 +1,9 @@
-"""Cross-fitting: which runs are held out, and generators that never saw them.
-
-Cross-fitting: models of folds, so that every run is both trained on and held out.
+"""Which runs are held out, and cross-fitting, in which every run is both trained on and held out.
 
 A release holds out at most two fifths of its runs, and membership attacks need hundreds of them.
-Here the runs are cut into folds; for each a model is trained on all the others, from the same start
-and by the same recipe, and sampled as the published one was. What is attacked is how such models
-are made, on all runs; the published samples are one draw of it.
+For cross-fitting the runs are cut into folds; for each a model is trained on all the others, from
+the same start and by the same recipe, and sampled as the published one was. What is attacked is how
+such models are made, on all runs; the published samples are one draw of it.
 """
 
 import math

@@ -390,11 +390,14 @@ def _of_rules(evaluation: SampleEvaluation) -> Iterator[Reason]:
 def _of_attacks(settings: ReleaseSettings, evaluation: SampleEvaluation) -> Iterator[Reason]:
     if evaluation.leaks is None:
         return
-    remedies = tuple(_remedies(settings))
+    remedies = (
+        f"--steps {max(settings.steps // 2, 1)} --overwrite trains less; costs a whole run and "
+        "some similarity.",
+        "More runs: the more a model learns from, the less it holds of each; costs collecting.",
+    )
     yield from (Reason(what, remedies) for what in _successes(evaluation.leaks))
     if evaluation.cross_fit is not None:
-        for what in evaluation.cross_fit.successes():
-            yield Reason(what, remedies)
+        yield from (Reason(what, remedies) for what in evaluation.cross_fit.successes())
 
 
 def _successes(last: SampleLeaks) -> Iterator[str]:
@@ -426,26 +429,6 @@ def _successes(last: SampleLeaks) -> Iterator[str]:
             )
 
 
-def _doubts(last: SampleLeaks) -> list[str]:
-    attacks = [
-        each.name for each in last.attacks if each.leaks and not significant_after_correction(each)
-    ]
-    reads = [
-        each.name
-        for each in last.inferences
-        if each.leaks and not significant_after_correction(each)
-    ]
-    return [*attacks, *reads]
-
-
-def _remedies(settings: ReleaseSettings) -> Iterator[str]:
-    yield (
-        f"--steps {max(settings.steps // 2, 1)} --overwrite trains less; costs a whole run and "
-        "some similarity."
-    )
-    yield "More runs: the more a model learns from, the less it holds of each; costs collecting."
-
-
 def _reserves(evaluation: SampleEvaluation, needs: Sequence[RunRequirement]) -> Iterator[str]:
     unknown = _named(evaluation, Verdict.TOO_FEW)
     uneven = _named(evaluation, Verdict.REVERSED)
@@ -466,7 +449,9 @@ def _reserves(evaluation: SampleEvaluation, needs: Sequence[RunRequirement]) -> 
     elif unknown:
         need = _largest_need(evaluation, unknown)
         yield f"too few graphs to tell by {', '.join(unknown)} ({need})"
-    alone = _doubts(evaluation.leaks) if evaluation.leaks is not None else ()
+    leaks = evaluation.leaks
+    every = () if leaks is None else (*leaks.attacks, *leaks.inferences)
+    alone = [one.name for one in every if one.leaks and not significant_after_correction(one)]
     if alone:
         yield (
             f"{' and '.join(alone)} alone would tell training graphs apart, which among so many "
@@ -489,8 +474,7 @@ def _largest_need(evaluation: SampleEvaluation, names: Sequence[str]) -> str:
     last = evaluation.leaks
     assert last is not None  # it has the figures of these names
     needs = [("nearness", last.nearness.need)]
-    needs += [(attack.name, attack.need) for attack in last.attacks]
-    needs += [(read.name, read.need) for read in last.inferences]
+    needs += [(one.name, one.need) for one in (*last.attacks, *last.inferences)]
     known = [need for name, need in needs if need is not None and name.partition(":")[0] in names]
     return max(known, key=lambda need: need.count).in_words()
 

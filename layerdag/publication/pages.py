@@ -1,9 +1,8 @@
-"""The pages of a release: public page, owner's page, data card.
+"""The pages of a release: public report, owner's report, README and data card.
 
-The data card: Croissant 1.1 (JSON-LD of MLCommons) with the fields of responsible AI.
-
-Both specifications are published by MLCommons ("Croissant Format Specification", version 1.1, and
-"Croissant RAI Specification", version 1.0).
+The data card is Croissant 1.1 (JSON-LD) with the fields of responsible AI, both published by
+MLCommons ("Croissant Format Specification", version 1.1, and "Croissant RAI Specification", version
+1.0).
 """
 
 import csv
@@ -22,7 +21,6 @@ from layerdag.datasets.discovery import FoundJobs, operators_of
 from layerdag.evaluation.metrics.base import attribute_views
 from layerdag.graph.attributed_graph import LABEL
 from layerdag.kinds.graph_kind import Card
-from layerdag.privacy.membership import AttackResult
 from layerdag.publication.cross_fitting import RunRequirement, program_of_runs
 from layerdag.publication.drawing import KEPT, AcceptedSamples, written_graph
 from layerdag.publication.evaluation import (
@@ -115,7 +113,9 @@ def public_content(results: ReleaseFindings) -> ReportContent:
         similarity=evaluation.similarity if evaluation else None,
         transfer=evaluation.transfer if evaluation else None,
         target=results.jobs.kind.card.target,
-        repairs=_repairs(evaluation),
+        repairs=()
+        if evaluation is None
+        else tuple((repair_in_words(name), count) for name, count in evaluation.repairs.items()),
         timelines=_timelines(results, ()),
         simulated_on=next(iter(systems())),
         pictures=_samples_drawn(results),
@@ -167,12 +167,6 @@ def _timelines(results: ReleaseFindings, real: Sequence[DAG]) -> tuple[Timeline,
     return timelines_of(results.data, real, [sample.dag for sample in results.kept])
 
 
-def _repairs(evaluation: SampleEvaluation | None) -> tuple[tuple[str, int], ...]:
-    if evaluation is None:
-        return ()
-    return tuple((repair_in_words(name), count) for name, count in evaluation.repairs.items())
-
-
 def _answers(results: ReleaseFindings) -> Iterator[Answer]:
     verdict = results.verdict
     reason = {
@@ -190,30 +184,26 @@ def _answers(results: ReleaseFindings) -> Iterator[Answer]:
         "membership" if results.evaluation and results.evaluation.leaks else "summary",
     )
     if results.evaluation is not None:
-        yield _likeness(results.evaluation)
-        yield _use(results)
+        evaluation = results.evaluation
+        likeness = similarity_verdict(evaluation.ratio, evaluation.similarity)
+        if SIMILARITY in evaluation.left_out:
+            likeness = replace(likeness, answer="not looked at", reason=_NO_TIME)
+        yield likeness
+        yield _use(results, evaluation)
 
 
 _NO_TIME = "No time of the budget was left to look."
 
 
-def _likeness(evaluation: SampleEvaluation) -> Answer:
-    answer = similarity_verdict(evaluation.ratio, evaluation.similarity)
-    if SIMILARITY in evaluation.left_out:
-        return replace(answer, answer="not looked at", reason=_NO_TIME)
-    return answer
-
-
-def _use(results: ReleaseFindings) -> Answer:
-    assert results.evaluation is not None
+def _use(results: ReleaseFindings, evaluation: SampleEvaluation) -> Answer:
     need = results.needs[-1]
     missing = (
         f"There are {need.found} labeled held-out graphs, and {need.needed} are needed."
         if not need.is_met
         else "Labels could not be predicted: there are too few of them, or all are alike."
     )
-    answer = utility_verdict(results.evaluation.transfer, missing)
-    if USEFULNESS in results.evaluation.left_out and need.is_met:
+    answer = utility_verdict(evaluation.transfer, missing)
+    if USEFULNESS in evaluation.left_out and need.is_met:
         return replace(answer, answer="not looked at", reason=_NO_TIME)
     return answer
 
@@ -224,8 +214,16 @@ def _summary(results: ReleaseFindings) -> Iterator[SummaryRow]:
     runs = f"{jobs.num_runs:,} runs, {jobs.num_programs:,} programs"
     yield SummaryRow("real graphs", runs, "", "runs of a program differ in sizes and edges alone")
     if drawn is not None:
-        yield SummaryRow("samples", f"{len(results.kept):,}", "", _price_in_words(drawn))
-        yield from _rejected(drawn)
+        num_drawn = len(drawn.outcomes)
+        price = "none kept"
+        if drawn.price is not None:
+            price = f"{number(drawn.price, 2)} for each one kept"
+        samples = f"{len(results.kept):,}"
+        yield SummaryRow("samples", samples, "", f"{num_drawn:,} drawn, {price}")
+        for word, count in sorted(drawn.counts().items()):
+            if word != KEPT:
+                fraction = f"{percent(count / num_drawn)} of all"
+                yield SummaryRow(f"drawn and rejected: {word}", f"{count:,}", "", fraction)
         yield SummaryRow(
             "samples with the operators of a real run",
             f"{results.of_real_operators:,}",
@@ -265,19 +263,6 @@ def _summary(results: ReleaseFindings) -> Iterator[SummaryRow]:
         yield SummaryRow(f"graphs for {need.test}", f"{need.found:,} {need.part}", "", note)
 
 
-def _price_in_words(drawn: AcceptedSamples) -> str:
-    if drawn.price is None:
-        return f"{len(drawn.outcomes):,} drawn, none kept"
-    return f"{len(drawn.outcomes):,} drawn, {number(drawn.price, 2)} for each one kept"
-
-
-def _rejected(drawn: AcceptedSamples) -> Iterator[SummaryRow]:
-    for word, count in sorted(drawn.counts().items()):
-        if word != KEPT:
-            fraction = percent(count / len(drawn.outcomes))
-            yield SummaryRow(f"drawn and rejected: {word}", f"{count:,}", "", f"{fraction} of all")
-
-
 def _attack_rows(evaluation: SampleEvaluation) -> Iterator[SummaryRow]:
     if evaluation.leaks is None:
         return
@@ -291,18 +276,16 @@ def _attack_rows(evaluation: SampleEvaluation) -> Iterator[SummaryRow]:
     )
     # Attacks on all samples stand in the section on membership, those on folds nowhere else.
     folded = evaluation.cross_fit
-    if folded is not None:
-        what = f"membership attack, {folded.in_words()}"
-        yield from (_attack_row(what, attack) for attack in folded.attacks)
-
-
-def _attack_row(what: str, attack: AttackResult) -> SummaryRow:
-    beside = "0.5"
-    if attack.holdout is not None:
-        honest = attack.holdout
-        beside = f"{number(honest.auc, 2)} {interval(honest.interval)} of held-out graphs"
-    auroc = f"{number(attack.auc, 2)} {interval(attack.interval)}"
-    return SummaryRow(f"{what}, {attack.description}", auroc, beside, attack.in_words())
+    if folded is None:
+        return
+    for attack in folded.attacks:
+        beside = "0.5"
+        if attack.holdout is not None:
+            honest = attack.holdout
+            beside = f"{number(honest.auc, 2)} {interval(honest.interval)} of held-out graphs"
+        what = f"membership attack, {folded.in_words()}, {attack.description}"
+        auroc = f"{number(attack.auc, 2)} {interval(attack.interval)}"
+        yield SummaryRow(what, auroc, beside, attack.in_words())
 
 
 def _samples_drawn(results: ReleaseFindings) -> tuple[Picture, ...]:
@@ -389,6 +372,7 @@ def data_card(results: ReleaseFindings, folder: Path, columns: list[str]) -> dic
         columns: Of the table.
     """
     about = results.jobs.kind.card
+    table = (folder / TABLE).read_bytes()
     card: dict[str, Any] = {
         "@context": _CONTEXT,
         "@type": "sc:Dataset",
@@ -412,7 +396,26 @@ def data_card(results: ReleaseFindings, folder: Path, columns: list[str]) -> dic
         "citeAs": results.settings.cite
         or "The publisher of this folder has not said how to cite it.",
         "isLiveDataset": False,
-        "distribution": [_table_file(folder), _sample_files(about)],
+        "distribution": [
+            {
+                "@type": "cr:FileObject",
+                "@id": TABLE,
+                "name": TABLE,
+                "description": "One line for each sample.",
+                "contentUrl": TABLE,
+                "contentSize": f"{len(table)} B",
+                "encodingFormat": "text/csv",
+                "sha256": hashlib.sha256(table).hexdigest(),
+            },
+            {
+                "@type": "cr:FileSet",
+                "@id": SAMPLES,
+                "name": SAMPLES,
+                "description": about.files,
+                "includes": f"{SAMPLES}/{about.pattern}",
+                "encodingFormat": about.media_type,
+            },
+        ],
         "recordSet": [_records(columns, folder / TABLE, about)],
         **_rai(results),
     }
@@ -486,31 +489,6 @@ def split_unit(data: GraphDataset, jobs: FoundJobs) -> str:
 def _caveats(results: ReleaseFindings) -> tuple[str, ...]:
     alike = None if results.data is None else held_out_alike(results.data, results.jobs)
     return (*CAVEATS, *([alike] if alike else ()), SAMPLES_ALONE)
-
-
-def _table_file(folder: Path) -> dict[str, Any]:
-    data = (folder / TABLE).read_bytes()
-    return {
-        "@type": "cr:FileObject",
-        "@id": TABLE,
-        "name": TABLE,
-        "description": "One line for each sample.",
-        "contentUrl": TABLE,
-        "contentSize": f"{len(data)} B",
-        "encodingFormat": "text/csv",
-        "sha256": hashlib.sha256(data).hexdigest(),
-    }
-
-
-def _sample_files(about: Card) -> dict[str, Any]:
-    return {
-        "@type": "cr:FileSet",
-        "@id": SAMPLES,
-        "name": SAMPLES,
-        "description": about.files,
-        "includes": f"{SAMPLES}/{about.pattern}",
-        "encodingFormat": about.media_type,
-    }
 
 
 _COLUMNS = {

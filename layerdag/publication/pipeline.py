@@ -214,7 +214,8 @@ class Release:
         }
         if verdict is None or results is None:
             return document
-        drawn = results.drawn
+        drawn, evaluation = results.drawn, results.evaluation
+        folded = None if evaluation is None else evaluation.cross_fit
         return {
             **document,
             "reasons": [reason.what for reason in verdict.reasons],
@@ -225,16 +226,11 @@ class Release:
             "needs": [need.sentence() for need in results.needs],
             "samples": len(results.kept),
             "drawn": 0 if drawn is None else len(drawn.outcomes),
-            "cross_fit": self._folds_document(),
+            "cross_fit": None if folded is None else folded.to_dict(),
             "drawn_per_kept": None if drawn is None else drawn.price,
             "outcomes": {} if drawn is None else dict(drawn.counts()),
             "seconds": {name: round(spent, 1) for name, spent in results.seconds.items()},
         }
-
-    def _folds_document(self) -> dict[str, object] | None:
-        evaluation = None if self.results is None else self.results.evaluation
-        folded = None if evaluation is None else evaluation.cross_fit
-        return None if folded is None else folded.to_dict()
 
     def __str__(self) -> str:
         """Return the verdict of one line, and what helps if nothing is released."""

@@ -22,13 +22,10 @@ from layerdag.viz.numbers import interval, number
 
 @dataclass(frozen=True)
 class SummaryRow:
-    """One line of the table on top.
+    """One line of the table on top: a figure of synthetic graphs as text, and how to read it.
 
     Attributes:
-        what: What is measured.
-        synthetic: The figure for synthetic graphs, as text.
-        real: The same figure for real graphs, or the scale to read it on; "" for none.
-        note: A few words on how to read it.
+        real: The same figure of real graphs, or the scale to read it on; "" for none.
     """
 
     what: str
@@ -42,8 +39,7 @@ class Sample:
     """A set of numbers with the name of where they come from.
 
     Attributes:
-        source: Name, also in the legend: "real train", "real test", "synthetic".
-        values: The numbers.
+        source: Also in the legend: "real train", "real test", "synthetic".
         weights: How often each number counts; equally often by default.
     """
 
@@ -57,10 +53,9 @@ class Distribution:
     """A number whose distribution is compared between samples.
 
     Attributes:
-        title: What the number is.
-        unit: Its unit, "" for none.
-        samples: Two or three samples, the synthetic one last.
-        log: True to draw it on a logarithmic axis.
+        unit: "" for none.
+        samples: Two or three, the synthetic one last.
+        log: Whether the axis is logarithmic.
     """
 
     title: str
@@ -110,14 +105,7 @@ class Neighbors:
 
 @dataclass(frozen=True, eq=False)
 class Lane:
-    """What one rank does of one sort of work.
-
-    Attributes:
-        name: Of the rank and the sort.
-        start_ms_S: Start of each of S pieces, in milliseconds.
-        end_ms_S: End of each.
-        kind_S: What each does, in a word or two.
-    """
+    """The S pieces of one sort of work on one rank: when each runs and, in a word, what it does."""
 
     name: str
     start_ms_S: np.ndarray
@@ -130,9 +118,7 @@ class Timeline:
     """A job on a simulated cluster.
 
     Attributes:
-        title: Caption.
         lanes: Of the ranks that are shown.
-        duration_ms: Until the last rank ends.
         ranks: Number of ranks, shown or not.
     """
 
@@ -149,11 +135,9 @@ class Timeline:
 
 @dataclass(frozen=True, eq=False)
 class CategoryFractions:
-    """The shares of named categories, compared between samples.
+    """The shares of K named categories, compared between samples.
 
     Attributes:
-        title: What the categories are.
-        labels: Names of the K categories.
         shares: (source, share of each category) for each sample, the synthetic one last.
     """
 
@@ -170,13 +154,10 @@ class CategoryFractions:
 
 @dataclass(frozen=True)
 class SystemTimes:
-    """How long real and synthetic workloads take on each of several systems.
+    """How long real and synthetic workloads take on each of several systems, in the mean.
 
     Attributes:
-        systems: Names of the systems.
-        real: Mean figure of each system over real workloads.
-        synthetic: The same over synthetic workloads.
-        quantity: What the figure is, with its unit.
+        quantity: What the figures are, with their unit.
     """
 
     systems: tuple[str, ...]
@@ -190,8 +171,6 @@ class Answer:
     """The verdict on one question.
 
     Attributes:
-        question: What a reader wants to know.
-        answer: A word or a few.
         tone: "good", "fair" or "poor".
         reason: Why, in one sentence.
         at: Section of the page with the figures, "" for none.
@@ -209,27 +188,12 @@ class ReportContent:
     """Everything on the page. A part that is None or empty has no section.
 
     Attributes:
-        title: Heading.
-        lead: One or two sentences below it.
-        answers: The verdicts that come first.
-        summary: The table on top.
-        structure: Verdict on the synthetic graphs.
-        real_structure: Verdict on the real test graphs by the same rules.
-        novelty: Valid, unique, novel shares.
+        lead: One or two sentences below the title.
         leaks: What the synthetic graphs give away of the training graphs.
         weight_attacks: What the checkpoint gives away of them.
-        similarity: Distances next to real train vs real test.
-        depth: The same for each depth bin, so that drift shows.
-        distributions: What the distances are about, as pictures.
-        shares: The same for categories.
+        depth: The distances of each depth bin, so that drift shows.
         repairs: What was repaired when synthetic graphs were decoded into traces, and how often.
-        transfer: Train on synthetic, test on real.
         target: Name and unit of what the surrogates predict.
-        simulations: Distributions of simulated quantities.
-        systems: Mean time of real and synthetic workloads on each system.
-        pictures: Graphs side by side, real ones first.
-        neighbors: Samples beside the real graphs most like them.
-        timelines: Jobs on the same simulated cluster, real ones first.
         simulated_on: The cluster of the timelines, in words.
         provenance: (label, value) pairs: checkpoint, seeds, counts, hardware, versions, command.
         caveats: Sentences on what the figures do not show.
@@ -268,16 +232,7 @@ MOST_DRAWN = 160
 
 @dataclass(frozen=True)
 class NearestReal:
-    """A sample and the real graph that is most like it.
-
-    Attributes:
-        sample: Row of the sample.
-        real: Row of the real graph.
-        family: Of both.
-        distance: Weisfeiler-Lehman distance between them, times left out.
-        usual: Median distance of real graphs of the family to the nearest other one.
-        compared: Number of real graphs of the family.
-    """
+    """A sample and the real graph that is most like it, as rows; else as ``Neighbors``."""
 
     sample: int
     real: int

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from layerdag.differences.difference import Difference, PairedValue, figure_text, lines
+from layerdag.differences.difference import Difference, figure_text, lines
 from layerdag.graph.attributed_graph import written_name
 from layerdag.report.content import Answer
 from layerdag.report.page import page, require_replaceable_page, write_page
@@ -70,20 +70,16 @@ def _communication(found: Difference) -> Iterator[Answer]:
 
 def _time(found: Difference) -> Iterator[Answer]:
     known = {figure.name: figure for figure in found.times if figure.a and figure.b is not None}
-    for name in _TELLING:
-        if name in known:
-            yield _as_long(known[name])
-            return
-
-
-def _as_long(figure: PairedValue) -> Answer:
+    figure = next((known[name] for name in _TELLING if name in known), None)
+    if figure is None:
+        return
     before, after = float(figure.a or 0), float(figure.b or 0)
     change = after / before - 1
     word = "yes" if abs(change) < 0.005 else f"{100 * change:+.3g} %"
     tone = "good" if abs(change) < 0.05 else "fair" if abs(change) < 0.5 else "poor"
     texts = [_time_text(value, figure.unit) for value in (before, after)]
     reason = f"The {figure.name} of A is {texts[0]}, that of B {texts[1]}."
-    return Answer("Does it take as long?", word, tone, reason, "time")
+    yield Answer("Does it take as long?", word, tone, reason, "time")
 
 
 def _time_text(value: float, unit: str) -> str:

@@ -138,24 +138,10 @@ def systems() -> dict[str, tuple[Topology, float, float]]:
 
 def simulate_stage(workloads: Sequence[Workload], label: str) -> SimulatedWorkloads:
     """Run every workload on every system, with the durations the traces carry."""
-    system = replace(
-        SystemConfig.uniform("ring"), unsupported_collectives=UnsupportedCollectives.REPLAY
-    )
-    clusters = list(systems().values())
     makespans, shares, ranks, failed = [], [], [], []
     for workload in track(workloads, label, len(workloads)):
         try:
-            results = [
-                simulate(
-                    workload,
-                    Cluster(
-                        NetworkConfig.single(topology, workload.num_ranks, bandwidth, latency),
-                        system,
-                    ),
-                    compute=MeasuredCompute(),
-                )
-                for topology, bandwidth, latency in clusters
-            ]
+            results = [_simulated(workload, name) for name in systems()]
         except SimulationError as error:
             failed.append(f"{workload.source}: {error}")
             continue
@@ -167,13 +153,23 @@ def simulate_stage(workloads: Sequence[Workload], label: str) -> SimulatedWorklo
             ]
         )
         ranks.append(workload.num_ranks)
-    shape = (-1, len(clusters))
+    shape = (-1, len(systems()))
     return SimulatedWorkloads(
         np.array(makespans, dtype=np.float64).reshape(shape).T,
         np.array(shares, dtype=np.float64).reshape(shape).T,
         np.array(ranks, dtype=np.int64),
         tuple(failed),
     )
+
+
+def _simulated(workload: Workload, name: str) -> SimulationResult:
+    """Run a workload on one of ``systems``, with the durations that its traces have."""
+    topology, bandwidth, latency = systems()[name]
+    network = NetworkConfig.single(topology, workload.num_ranks, bandwidth, latency)
+    system = replace(
+        SystemConfig.uniform("ring"), unsupported_collectives=UnsupportedCollectives.REPLAY
+    )
+    return simulate(workload, Cluster(network, system), compute=MeasuredCompute())
 
 
 def simulation_parts(
@@ -258,7 +254,12 @@ def timelines_of(
     if not data.schema.kind.has_traces or not samples or not can_be_drawn(data):
         return ()
     comparable = [dag for dag in samples if any(_same_kind(dag, one) for one in real)]
-    made = _several_ranks(comparable or samples)
+    # A sample that can be drawn, if possible of several ranks: the one of middling size.
+    candidates = comparable or samples
+    fits = [dag for dag in candidates if dag.num_nodes <= LARGEST_TIMELINE]
+    several = [dag for dag in fits if 1 < float(dag.conditions.get("world_size", 1)) <= SHOWN_RANKS]
+    ordered = sorted(several or fits or candidates[:1], key=lambda dag: dag.num_nodes)
+    made = ordered[len(ordered) // 2]
     alike = [dag for dag in real if _same_kind(made, dag)]
     rows = nearest_real(alike, [made], data.schema.measured_columns, largest=LARGEST_TIMELINE)
     jobs = [*(("a real job", alike[one.real]) for one in rows), ("a sample", made)]
@@ -268,22 +269,11 @@ def timelines_of(
         return ()
 
 
-def _several_ranks(samples: Sequence[DAG]) -> DAG:
-    fits = [dag for dag in samples if dag.num_nodes <= LARGEST_TIMELINE]
-    several = [dag for dag in fits if 1 < _ranks(dag) <= SHOWN_RANKS]
-    ordered = sorted(several or fits or samples[:1], key=lambda dag: dag.num_nodes)
-    return ordered[len(ordered) // 2]
-
-
 def _same_kind(sample: DAG, real: DAG) -> bool:
     names = ("family", "strategy", "world_size")
     return [sample.conditions.get(name) for name in names] == [
         real.conditions.get(name) for name in names
     ]
-
-
-def _ranks(dag: DAG) -> int:
-    return int(float(dag.conditions.get("world_size", 1)))
 
 
 def _of(dag: DAG) -> str:
@@ -295,12 +285,7 @@ def _of(dag: DAG) -> str:
 
 def _timeline(data: GraphDataset, dag: DAG, title: str) -> Timeline:
     workload = as_workload(data.schema.decode(dag)).workload
-    topology, bandwidth, latency = next(iter(systems().values()))
-    network = NetworkConfig.single(topology, workload.num_ranks, bandwidth, latency)
-    system = replace(
-        SystemConfig.uniform("ring"), unsupported_collectives=UnsupportedCollectives.REPLAY
-    )
-    result = simulate(workload, Cluster(network, system), compute=MeasuredCompute())
+    result = _simulated(workload, next(iter(systems())))
     ranks = range(min(workload.num_ranks, SHOWN_RANKS))
     lanes = tuple(lane for rank in ranks for lane in _lanes(workload, result, rank))
     title = title[:1].upper() + title[1:]

@@ -96,15 +96,20 @@ def require_replaceable_report(path: str | Path) -> None:
                 "layerdag and never replaced; give the page another name, or move the file away."
             )
         return
-    try:
-        content = json.loads(figures.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        content = None
-    if not isinstance(content, dict) or not {"title", "lead", "summary"} <= content.keys():
+    if not {"title", "lead", "summary"} <= _keys_of(figures):
         raise UsageError(
             f"{figures}: the figures of the page {Path(path).name} belong there, but it holds "
             "something else, which is never replaced; give the page another name."
         )
+
+
+def _keys_of(figures: Path) -> set[str]:
+    """Return the names in a JSON object; none if the file holds something else."""
+    try:
+        content = json.loads(figures.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return set()
+    return set(content) if isinstance(content, dict) else set()
 
 
 def require_replaceable_page(
@@ -129,11 +134,7 @@ def require_replaceable_page(
     there = [file for file in files if file.exists()]
     if not there:
         return
-    try:
-        content = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        content = None
-    if not isinstance(content, dict) or not set(keys) <= content.keys():
+    if not set(keys) <= _keys_of(path.with_suffix(".json")):
         raise UsageError(
             f"{there[0]}: the page of {kind} and its figures belong there, but what is there is "
             "not of one, and is never replaced; choose another name."

@@ -1,6 +1,4 @@
-"""Files and folders written whole: temporary name, then rename; locks on folders.
-
-Files and folders are written whole: as a draft beside the target, then renamed over it.
+"""Files and folders written whole: as a draft beside the target, then renamed over it.
 
 The draft of ``out`` lies in the hidden folder ``.out.draft`` beside it, which is locked while a
 process is at work. What a killed process left there is cleared by the next one that writes or
@@ -333,7 +331,15 @@ def _read_order(file: Path) -> dict[str, list[str]]:
     try:
         found = json.loads(file.read_bytes())
         placed, removed = found["placed"], found["removed"]
-        sound = bool(placed) and all(map(_is_name, [*placed, *removed])) and type(removed) is list
+        names = [*placed, *removed]
+        sound = (
+            bool(placed)
+            and type(removed) is list
+            and all(
+                isinstance(name, str) and Path(name).name == name and name not in ("", "..")
+                for name in names
+            )
+        )
     except (ValueError, TypeError, KeyError):
         sound = False
     if not sound:
@@ -342,10 +348,6 @@ def _read_order(file: Path) -> dict[str, list[str]]:
             "move it away."
         )
     return {"placed": placed, "removed": removed}
-
-
-def _is_name(name: object) -> bool:
-    return isinstance(name, str) and Path(name).name == name and name not in ("", "..")
 
 
 _PATIENCE_S = 30.0  # files are put in place in far less, unless the disk is busy

@@ -1,4 +1,4 @@
-"""What JSON from a file must look like, checked before it is used and told without Python's words.
+"""The shape that JSON from a file must have, checked before it is used; errors name the place.
 
 A shape is written as the JSON is: a type for a value (``float`` takes whole numbers, too,
 ``object`` everything, and ``None`` is JSON's null), ``[shape]`` for a list, ``{"name": shape}``
@@ -38,7 +38,12 @@ _IN_PYTHONS_WORDS = re.compile(
 def require_shape(value: object, shape: Any, where: str = "") -> None:
     """Raise ValueError, whose message names the place, if a value of JSON has another shape."""
     if isinstance(shape, tuple):
-        _require_one_of(value, shape, where)
+        outer = [type(one) if isinstance(one, list | dict) else one for one in shape]
+        fitting = [one for one, kind in zip(shape, outer, strict=True) if _is(value, kind)]
+        if not fitting:
+            words = " or ".join(_WORDS[kind] for kind in outer)
+            raise ValueError(f"{_named(where)} must be {words}, found {found_value(value)}")
+        require_shape(value, fitting[0], where)
     elif isinstance(shape, list):
         _require_kind(value, list, where)
         assert isinstance(value, list)
@@ -47,36 +52,17 @@ def require_shape(value: object, shape: Any, where: str = "") -> None:
     elif isinstance(shape, dict):
         _require_kind(value, dict, where)
         assert isinstance(value, dict)
-        _require_members(value, shape, f"{where}." if where else "")
+        prefix = f"{where}." if where else ""
+        for name, inner in shape.items():
+            if name is str:
+                for own, entry in value.items():
+                    require_shape(entry, inner, f"{prefix}{own}")
+            elif (plain := name.removesuffix("?")) in value:
+                require_shape(value[plain], inner, f"{prefix}{plain}")
+            elif name == plain:
+                raise ValueError(f"{_named(prefix + name)} is missing")
     else:
         _require_kind(value, shape, where)
-
-
-def _require_one_of(value: object, shapes: tuple[Any, ...], where: str) -> None:
-    """Raise ValueError if a value has none of the shapes."""
-    outer = [_outer(shape) for shape in shapes]
-    fitting = [shape for shape, kind in zip(shapes, outer, strict=True) if _is(value, kind)]
-    if not fitting:
-        words = " or ".join(_WORDS[kind] for kind in outer)
-        raise ValueError(f"{_named(where)} must be {words}, found {found_value(value)}")
-    require_shape(value, fitting[0], where)
-
-
-def _outer(shape: Any) -> Any:
-    """Return the type of what a shape describes."""
-    return type(shape) if isinstance(shape, list | dict) else shape
-
-
-def _require_members(value: dict[str, Any], shape: Mapping[Any, Any], prefix: str) -> None:
-    """Raise ValueError if a member is missing or has another shape."""
-    for name, inner in shape.items():
-        if name is str:
-            for own, entry in value.items():
-                require_shape(entry, inner, f"{prefix}{own}")
-        elif (plain := name.removesuffix("?")) in value:
-            require_shape(value[plain], inner, f"{prefix}{plain}")
-        elif name == plain:
-            raise ValueError(f"{_named(prefix + name)} is missing")
 
 
 def _require_kind(value: object, kind: Any, where: str) -> None:

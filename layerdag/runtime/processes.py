@@ -1,11 +1,11 @@
-"""Other processes that are told over a connection what to do.
+"""Worker processes that receive their work over a connection.
 
 A process starts with small arguments alone: its function and its end of the connection. What it
 works on is sent afterwards, so that one that dies while it starts is noticed instead of waited for:
 arguments go through a pipe that this process holds open itself.
 
 A process that has one thread, as on the command line, is copied, so that nothing is imported again.
-Beside other threads a new one starts: a copy would have the locks that they hold, and not them.
+Beside other threads a new one starts: a copy would have their locks, but not the threads.
 """
 
 import ctypes

@@ -1,16 +1,12 @@
-"""Bounded reading: gzip and xz with a limit on size, limits on memory and output.
-
-The most that may be written.
-
-A job is written as one file per rank, and a checkpoint or trace from outside can state any number
-of ranks that share one program.
-
-Reading files from outside: plain, gzip or xz, and never more of them than fits.
+"""Reading files from outside, plain, gzip or xz, and limits on what is read and written.
 
 A file that was handed in is not trusted: ten megabytes of gzip can hold ten gigabytes. What is
 packed is recognized by content, never by name, is unpacked a piece at a time, and may not hold more
 than ``MAX_RATIO`` times its own size (or ``FREE_BYTES``, if that is more). What is read as a whole
 may not take more than half of the memory that is left, nor ``MAX_BYTES``.
+
+A job is written as one file per rank, and a checkpoint or trace from outside can state any number
+of ranks that share one program, so ``Limits`` bounds output, too.
 """
 
 import io

@@ -1,6 +1,4 @@
-"""Dataclass trees from YAML and keywords, the nearest known name, text that fits one line.
-
-Settings from outside: YAML of bounded size, and trees of dataclasses from nested mappings.
+"""Settings from outside: YAML of bounded size, and dataclasses from nested mappings.
 
 A few lines of YAML can stand for more than memory holds, since anchors multiply. One function fills
 a tree from YAML, from a checkpoint's JSON and from keywords, so that an unknown name and a value of

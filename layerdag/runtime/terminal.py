@@ -1,6 +1,6 @@
-"""The terminal: names from outside cannot command it, bars tell how far the work is.
+"""The terminal: control characters are escaped, and bars show progress and the time left.
 
-Bars show the time left on a terminal; a log elsewhere gets a line for each stage.
+Where there is no terminal, a log gets a line for each stage.
 """
 
 import contextlib

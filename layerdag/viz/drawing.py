@@ -1,11 +1,9 @@
-"""Layout, SVG, bitmap, figure.
+"""Layered drawings of DAGs with matplotlib: few crossings, straight long edges.
 
-Where to draw the nodes of a DAG: layers from top to bottom, few crossings, straight long edges.
-
-The method of Sugiyama, Tagawa and Toda (IEEE Trans. SMC 11(2), 1981): an edge that spans several
-layers is split by way points, the order inside each layer is improved by barycenter sweeps, and
-coordinates are moved towards the neighbors' mean under a minimum distance, which is an isotonic
-regression. numpy only; one vectorized step for each layer of a sweep.
+The layout follows Sugiyama, Tagawa and Toda (IEEE Trans. SMC 11(2), 1981): an edge that spans
+several layers is split by way points, the order inside each layer is improved by barycenter sweeps,
+and coordinates are moved towards the neighbors' mean under a minimum distance, which is an isotonic
+regression; one vectorized step for each layer of a sweep.
 """
 
 import itertools

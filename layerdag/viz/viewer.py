@@ -1,10 +1,9 @@
-"""The zoomable page.
+"""The zoomable page of a graph, in which repeated blocks are drawn once.
 
-A graph with its repeated blocks drawn once: a job of 126 layers as one layer, times 126.
-
-Blocks are found along the order of the nodes, by the names of operators without their numbers. Of
-each run of equal blocks the first copy is kept, and the others are laid over it, node by node;
-blocks inside a block, such as the layers of a micro-batch, are found in the kept copy.
+A job of 126 layers is one layer, times 126. Blocks are found along the order of the nodes, by the
+names of operators without their numbers. Of each run of equal blocks the first copy is kept, and
+the others are laid over it, node by node; blocks inside a block, such as the layers of a
+micro-batch, are found in the kept copy.
 """
 
 import json
@@ -261,11 +260,13 @@ def _data(view: GraphView) -> dict[str, object]:
         "starts": "whole",
     }
     if view.timing is not None:
+        row_P = np.flatnonzero(view.timing.critical_N)
+        order_P = np.lexsort((view.timing.end_us_N[row_P], view.timing.start_us_N[row_P]))
         data["timing"] = {
             "source": view.timing.source,
-            "start": _microseconds(view.timing.start_us_N),
-            "end": _microseconds(view.timing.end_us_N),
-            "path": _in_time(view.timing),
+            "start": view.timing.start_us_N.round(3).tolist(),
+            "end": view.timing.end_us_N.round(3).tolist(),
+            "path": row_P[order_P].tolist(),
         }
     rolled = rolled_graph(view)
     if rolled.blocks:
@@ -325,18 +326,6 @@ def _drawing(
         "routeX": layout.route_x_P.round(3).tolist(),
         "routeY": layout.route_layer_P.tolist(),
     }
-
-
-def _in_time(timing: Timing) -> list[int]:
-    row_P = np.flatnonzero(timing.critical_N)
-    order_P = np.lexsort((timing.end_us_N[row_P], timing.start_us_N[row_P]))
-    found: list[int] = row_P[order_P].tolist()
-    return found
-
-
-def _microseconds(time_us_N: np.ndarray) -> Sequence[float]:
-    found: list[float] = np.round(time_us_N, 3).tolist()
-    return found
 
 
 def recorded_timing(trace: Trace) -> Timing | None:

@@ -1,9 +1,8 @@
-"""What a picture needs of a trace or graph, Chrome trace.
+"""What a picture or file needs of a trace or graph, and traces as Chrome-trace JSON.
 
-Traces as Chrome-trace JSON, which Perfetto (ui.perfetto.dev) and chrome://tracing open.
-
-One process per rank, tracks for computation, communication and memory; an arrow for each dependency
-between tracks. Format: "Trace Event Format" (Google), events of phase X and flows s/f.
+Perfetto (ui.perfetto.dev) and chrome://tracing open the latter: one process per rank, tracks for
+computation, communication and memory; an arrow for each dependency between tracks. Format: "Trace
+Event Format" (Google), events of phase X and flows s/f.
 """
 
 import heapq
@@ -431,7 +430,14 @@ def graph_rows(view: GraphView) -> GraphRows:
     return GraphRows(
         name=view.title,
         ids=view.ids,
-        rows=[{k: _as_text(v) if k in mixed else v for k, v in row.items()} for row in rows],
+        rows=[
+            {
+                # As GraphML writes truth values, though Python's texts have capitals.
+                k: (str(v).lower() if isinstance(v, bool) else str(v)) if k in mixed else v
+                for k, v in row.items()
+            }
+            for row in rows
+        ],
         edges=[(a, b, "control" if dashed else "data") for a, b, dashed in edges],
     )
 
@@ -456,7 +462,3 @@ def _plain(value: object) -> Value:
     if isinstance(value, bool | float):
         return value
     return value if isinstance(value, int) and -(2**63) <= value < 2**63 else str(value)
-
-
-def _as_text(value: Value) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,6 +1,4 @@
-"""DOT, both ways.
-
-DOT, the language of Graphviz, as flow graphs.
+"""DOT, the language of Graphviz, as flow graphs, both ways.
 
 Only the graph is read: nodes, edges, their attributes and the defaults for these, in subgraphs as
 well. What is for drawing alone (shape, color, position) is left out. An exponent belongs to its
@@ -415,7 +413,11 @@ def read_dot(path: str | Path) -> AttributedGraph:
             "left out", where=f"line {line}", count=count,
         )  # fmt: skip
     nodes = {name: _row(name, attributes) for name, attributes in parser.nodes.items()}
-    if not any(nodes.values()) and not _only_numbers(list(nodes)):
+    # Names such as "n0", "n1", ... or "-1.5" only number the nodes.
+    are_numbers = all(map(is_number, nodes)) or (
+        len({re.sub(r"\d+", "", name) for name in nodes}) <= 1
+    )
+    if not any(nodes.values()) and not are_numbers:
         nodes = {name: {"name": name} for name in nodes}
     index_of = {name: at for at, name in enumerate(parser.nodes)}
     edges = ListedEdges()
@@ -433,7 +435,9 @@ def read_dot(path: str | Path) -> AttributedGraph:
         name=re.sub(r"\.(dot|gv)(\.gz|\.xz)?$", "", Path(path).name, flags=re.IGNORECASE),
         nodes=nodes, edges=edges, notes=notes, conditions=conditions,
     )  # fmt: skip
-    return _data_first(graph)
+    names = ("data", *(name for name in graph.edge_type_names if name != "data"))
+    codes = np.array([names.index(name) for name in graph.edge_type_names], np.int64)
+    return replace(graph, edge_type_names=names, edge_type_E=codes[graph.edge_type_E])
 
 
 def _row(node: str, attributes: Mapping[str, str]) -> Attributes:
@@ -447,19 +451,6 @@ def _row(node: str, attributes: Mapping[str, str]) -> Attributes:
     return {k: v for k, v in found.items() if k not in quoted} | {
         name[1:]: value for name, value in quoted.items()
     }
-
-
-def _only_numbers(names: Sequence[str]) -> bool:
-    """Return whether names differ by a number alone, as "n0", "n1", ... and "-1.5" do."""
-    return all(map(is_number, names)) or len({re.sub(r"\d+", "", name) for name in names}) <= 1
-
-
-def _data_first(graph: AttributedGraph) -> AttributedGraph:
-    names = ("data", *(name for name in graph.edge_type_names if name != "data"))
-    codes = [names.index(name) for name in graph.edge_type_names]
-    return replace(
-        graph, edge_type_names=names, edge_type_E=np.array(codes, np.int64)[graph.edge_type_E]
-    )
 
 
 def write_dot(path: str | Path, graph: AttributedGraph | GraphRows) -> tuple[Note, ...]:

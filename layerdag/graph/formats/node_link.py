@@ -268,7 +268,12 @@ class _Reader:
                 self._notes.add(
                     NoteKind.ATTRIBUTE, name, "of edges, which have a type alone; left out"
                 )
-            if any(_is_back(link.get(name)) for name in _BACK):
+            # True, or a number above 0, says that the edge closes a loop.
+            marks = [link[name] for name in _BACK if link.get(name) is not None]
+            if any(
+                mark if isinstance(mark, bool) else is_number(str(mark)) and float(mark) > 0
+                for mark in marks
+            ):
                 found.marked += 1
             else:
                 source, target = (index_of[str(end)] for end in pair)
@@ -303,13 +308,6 @@ class _Reader:
                     self._notes.add(NoteKind.EDGE, word, "unknown flow; kept as the edge's type")
                 return _FLOWS.get(word, word) if name == "flow" else word
         return "data"
-
-
-def _is_back(mark: object) -> bool:
-    """Return whether a mark says that an edge closes a loop: true, or a number above 0."""
-    if mark is None or isinstance(mark, bool):
-        return mark is True
-    return is_number(_text(mark)) and float(str(mark)) > 0
 
 
 def _text(value: object) -> str:

@@ -27,6 +27,7 @@ import numpy as np
 from layerdag.errors import GraphError
 from layerdag.graph.attributed_graph import LABEL, AttributedGraph, Condition, written_name
 from layerdag.graph.formats.rows import names_of
+from layerdag.graph.topology import longest_path
 from layerdag.runtime.files import write_text
 from layerdag.runtime.json_shape import found_value, parse_json, plain_reason, require_shape
 from layerdag.runtime.notes import NoteCollector, NoteKind
@@ -445,7 +446,8 @@ def _execution(graph: AttributedGraph, keys: list[str]) -> Mapping[str, object]:
             rows.append({"id": key, **numbers})
     makespan = graph.conditions.get(LABEL)
     if not isinstance(makespan, float | int):
-        makespan = _longest_path(graph, np.nan_to_num(columns["runtime_s"]))
+        runtime_N = np.nan_to_num(columns["runtime_s"])
+        makespan = longest_path(graph.layer_N, graph.edge_index_2E, runtime_N).length
     return {
         "execution": {
             "makespanInSeconds": float(makespan),
@@ -453,12 +455,3 @@ def _execution(graph: AttributedGraph, keys: list[str]) -> Mapping[str, object]:
             "tasks": rows,
         }
     }
-
-
-def _longest_path(graph: AttributedGraph, cost_N: np.ndarray) -> float:
-    finish_N = cost_N.astype(np.float64)
-    source_E, target_E = graph.edge_index_2E
-    order_E = np.argsort(graph.layer_N[target_E], kind="stable")
-    for source, target in zip(source_E[order_E].tolist(), target_E[order_E].tolist(), strict=True):
-        finish_N[target] = max(finish_N[target], finish_N[source] + cost_N[target])
-    return float(finish_N.max(initial=0.0))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from layerdag.graph.repeats import Run, nested_runs, repeated_runs
+from layerdag.graph.repeats import Run, repeated_runs
 
 
 def colors(word: str) -> np.ndarray:
@@ -27,9 +27,3 @@ def colors(word: str) -> np.ndarray:
 )
 def test_runs_of_equal_blocks(word, runs):
     assert list(repeated_runs(colors(word))) == runs
-
-
-def test_runs_inside_blocks_occur_in_each_copy():
-    """Two micro-batches of three layers."""
-    found = nested_runs(colors("sababab" * 2))
-    assert found == (Run(0, 7, 2), Run(1, 2, 3), Run(8, 2, 3))

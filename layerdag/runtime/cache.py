@@ -1,4 +1,4 @@
-"""Results that are kept in the user's cache folder, under a hash of all they follow from.
+"""Results in the user's cache folder, under a hash of all that they follow from.
 
 The folder may be deleted at any time. An entry is named by the hash of the package's code, of
 settings and of the content of files, so that none is ever stale; it is written whole, and the
@@ -63,7 +63,7 @@ def content_hash(path: str | Path) -> str:
     return found.hexdigest()
 
 
-def read_kept(kind: str, name: str) -> bytes | None:
+def read_cached(kind: str, name: str) -> bytes | None:
     """Return the content of an entry; None if there is none."""
     folder = cache_folder(kind)
     if folder is not None:
@@ -72,8 +72,8 @@ def read_kept(kind: str, name: str) -> bytes | None:
     return None
 
 
-def keep(kind: str, name: str, content: bytes, most: int) -> None:
-    """Keep an entry; what cannot be written is no fault, and the oldest entries make room.
+def write_cached(kind: str, name: str, content: bytes, most: int) -> None:
+    """Write an entry if possible; the oldest entries make room for it.
 
     Args:
         kind: Of the entry.
