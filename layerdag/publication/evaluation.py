@@ -13,7 +13,7 @@ from layerdag.evaluation.metrics.whole_programs import jobs_beside
 from layerdag.evaluation.similarity import MIN_COMPARED, QualityReport, compare
 from layerdag.evaluation.validity import StructureReport, check_structure
 from layerdag.graph.attributed_graph import LABEL, AttributedGraph, Split
-from layerdag.privacy.attacks import significant_after_correction
+from layerdag.privacy.attacks import Inference, significant_after_correction
 from layerdag.privacy.auditing import weight_attacks
 from layerdag.privacy.copies import Novelty, novelty
 from layerdag.privacy.membership import AttackResult
@@ -450,7 +450,9 @@ def _reserves(evaluation: SampleEvaluation, needs: Sequence[RunRequirement]) -> 
         need = _largest_need(evaluation, unknown)
         yield f"too few graphs to tell by {', '.join(unknown)} ({need})"
     leaks = evaluation.leaks
-    every = () if leaks is None else (*leaks.attacks, *leaks.inferences)
+    every: list[AttackResult | Inference] = []
+    if leaks is not None:
+        every = [*leaks.attacks, *leaks.inferences]
     alone = [one.name for one in every if one.leaks and not significant_after_correction(one)]
     if alone:
         yield (
@@ -474,7 +476,8 @@ def _largest_need(evaluation: SampleEvaluation, names: Sequence[str]) -> str:
     last = evaluation.leaks
     assert last is not None  # it has the figures of these names
     needs = [("nearness", last.nearness.need)]
-    needs += [(one.name, one.need) for one in (*last.attacks, *last.inferences)]
+    needs += [(attack.name, attack.need) for attack in last.attacks]
+    needs += [(read.name, read.need) for read in last.inferences]
     known = [need for name, need in needs if need is not None and name.partition(":")[0] in names]
     return max(known, key=lambda need: need.count).in_words()
 

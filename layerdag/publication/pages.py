@@ -222,8 +222,8 @@ def _summary(results: ReleaseFindings) -> Iterator[SummaryRow]:
         yield SummaryRow("samples", samples, "", f"{num_drawn:,} drawn, {price}")
         for word, count in sorted(drawn.counts().items()):
             if word != KEPT:
-                fraction = f"{percent(count / num_drawn)} of all"
-                yield SummaryRow(f"drawn and rejected: {word}", f"{count:,}", "", fraction)
+                share = f"{percent(count / num_drawn)} of all"
+                yield SummaryRow(f"drawn and rejected: {word}", f"{count:,}", "", share)
         yield SummaryRow(
             "samples with the operators of a real run",
             f"{results.of_real_operators:,}",

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from markupsafe import Markup
@@ -20,7 +20,6 @@ from layerdag.workloads.exploration import PlanOutcome
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
     from layerdag.differences.difference import AlignedPrograms
@@ -72,14 +71,15 @@ def _titled(axes: "Axes", across: str = "", up: str = "") -> None:
     axes.set_ylabel(_label(up), fontsize=11, color=colors()["ink"])
 
 
-def _round_ticks(axis: "Axis", low: float, high: float, log: bool) -> None:
-    """Put a grid at a few round values."""
+def _round_ticks(axes: "Axes", name: str, low: float, high: float, log: bool) -> None:
+    """Scale the axis "x" or "y", and put its ticks at a few round values."""
     from matplotlib.ticker import FixedFormatter, LogLocator, MaxNLocator, NullLocator
 
+    axis = axes.xaxis if name == "x" else axes.yaxis
     if log:
-        axis.axes.set(**{f"{axis.axis_name}scale": "log"})
+        axes.set(**{f"{name}scale": "log"})
         axis.set_minor_locator(NullLocator())
-    axis.axes.set(**{f"{axis.axis_name}lim": (low, high)})
+    axes.set(**{f"{name}lim": (low, high)})
     decades = np.log10(high / low) if log else 0.0
     # Less than a decade has too few powers of ten: even steps read better.
     locator = (
@@ -185,7 +185,7 @@ def shares_chart(shares: CategoryFractions, most: int = 14, items: str = "nodes"
     middle_K = np.arange(len(order)) + bar * count / 2
     for row, category in enumerate(order.tolist()):
         name = _label(_shortened(shares.labels[category].removeprefix(OPERATORS), NAME_LENGTH))
-        quiet = {"va": "center", "fontsize": 11, "color": colors()["soft"]}
+        quiet: dict[str, Any] = {"va": "center", "fontsize": 11, "color": colors()["soft"]}
         axes.text(-0.02, middle_K[row], name, ha="right", transform=axes.get_yaxis_transform(),
                   gid=f"name {row}", **quiet)  # fmt: skip
         texts[f"name {row}"] = shares.labels[category]
@@ -222,13 +222,18 @@ def distribution_chart(distribution: Distribution) -> Markup:
     count = len(distribution.samples)
     for i, sample in enumerate(distribution.samples):
         color, dashes = _SAMPLES[slot(i, count)]
-        look = {"color": colors()[color], "linestyle": dashes, "linewidth": 2, "clip_on": False}
+        look: dict[str, Any] = {
+            "color": colors()[color],
+            "linestyle": dashes,
+            "linewidth": 2,
+            "clip_on": False,
+        }
         upper.stairs(_binned(sample, edges), edges, gid=f"histogram {i}", **look)
         x, y = _steps(sample, low, high)
         lower.step(x, y, where="post", gid=f"cumulative {i}", **look)
     top = max(upper.dataLim.ymax, 1e-9)
     for axes, shares in ((upper, (0.0, top)), (lower, (0.0, 0.5, 1.0))):
-        _round_ticks(axes.xaxis, low, high, distribution.log)
+        _round_ticks(axes, "x", low, high, distribution.log)
         axes.set_yticks(shares, [_percent(share) for share in shares])
         axes.set_ylim(0, shares[-1])
         axes.grid(axis="y", color=colors()["rule"], linewidth=1)
@@ -322,7 +327,7 @@ def timeline_chart(timeline: Timeline, slot_of: dict[str, int], end_ms: float) -
     names = [_label(lane.name) for lane in timeline.lanes]
     axes.set_yticks(np.arange(len(names)) + height / 2, names)
     axes.set_ylim(max(len(names), 1), 0)
-    _round_ticks(axes.xaxis, 0.0, end_ms, log=False)
+    _round_ticks(axes, "x", 0.0, end_ms, log=False)
     axes.grid(axis="x", color=colors()["rule"], linewidth=1)
     _titled(axes, "simulated time (ms)")
     label = f"{timeline.title}: {len(timeline.lanes)} lanes, {timeline.duration_ms:.3g} ms"
@@ -370,8 +375,9 @@ def front_chart(
     figure = _figure(640, 300)
     axes = _axes(figure, 62, 12, 626, 256)
     x, y = places(shown)
-    for axis, value in ((axes.xaxis, x), (axes.yaxis, y)):
-        _round_ticks(axis, value.min() / 1.15, value.max() * 1.15, log=True)
+    for axis, value in (("x", x), ("y", y)):
+        low, high = float(value.min()) / 1.15, float(value.max()) * 1.15
+        _round_ticks(axes, axis, low, high, log=True)
     axes.grid(color=colors()["rule"], linewidth=1)
     if front:
         axes.plot(*places(front), color=colors()["ink"], linewidth=1.2, gid="front")
