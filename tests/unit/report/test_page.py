@@ -14,7 +14,7 @@ from killing import states_when_killed
 
 from layerdag.dag.dag import DAG
 from layerdag.errors import GraphError, UsageError
-from layerdag.report.content import Answer, ReportContent, SummaryRow
+from layerdag.report.content import Answer, Picture, ReportContent, SummaryRow
 from layerdag.report.page import (
     plain,
     render,
@@ -22,7 +22,6 @@ from layerdag.report.page import (
     require_replaceable_report,
     write_report,
 )
-from layerdag.viz.drawing import Picture
 
 
 def test_each_question_has_answer_reason_and_a_link():

@@ -157,7 +157,7 @@ def test_kinds_have_words_and_one_of_the_report_s_colors():
 
 
 def test_the_page_has_the_report_s_colors():
-    report = (files("layerdag.report") / "style.css").read_text()
+    report = (files("layerdag.report") / "templates" / "style.css").read_text()
     own = (files("layerdag.viz") / "viewer.css").read_text()
 
     def palettes(style: str) -> list[list[str]]:
