@@ -30,7 +30,6 @@ from layerdag.privacy.membership import likelihood_attack
 from layerdag.privacy.sample_leaks import sample_leaks
 from layerdag.programs.forward_program import Program
 from layerdag.report.content import (
-    Picture,
     ReportContent,
     SummaryRow,
     median_ratio,
