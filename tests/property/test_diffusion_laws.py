@@ -3,11 +3,11 @@ import itertools
 import torch
 from hypothesis import given, strategies as st
 from laws import tried
+from noising import forward_distribution
 
 from layerdag.models.draws import SampleStreams, choose_in_groups, sample_categorical
-from layerdag.models.reference.denoisers import (
+from layerdag.models.reference.diffusion import (
     cosine_alpha_bar,
-    forward_distribution,
     reverse_distribution,
     strided_timesteps,
 )

@@ -9,16 +9,8 @@ from layerdag.errors import ConfigError
 from layerdag.models.base import SampleRequest
 from layerdag.models.conditions import Conditions
 from layerdag.models.config import EdgeConfig, LayerSizeConfig, NodeConfig, ReferenceConfig
-from layerdag.models.reference.denoisers import Pairs
-from layerdag.models.reference.encoder import LayerIndex, all_prefixes, prefixes
-from layerdag.models.reference.model import (
-    ReferenceLayerDAG,
-    _pairs,
-    _partial,
-    _Sampler,
-    sample_parents,
-    sampling_copy,
-)
+from layerdag.models.reference.model import LayerSampler, ReferenceLayerDAG, sample_parents
+from layerdag.models.reference.prefixes import Pairs, Prefixes
 from layerdag.models.spec import model_config
 
 
@@ -92,14 +84,11 @@ def edge_logits(model: ReferenceLayerDAG, batch: DAGBatch) -> torch.Tensor:
 
 def edge_problem(model: ReferenceLayerDAG, batch: DAGBatch):
     """Return what the edge denoiser is asked about ``batch``."""
-    layers = LayerIndex.from_batch(batch)
-    items = all_prefixes(layers)
-    items = items.where((items.depth_I > 0) & (items.depth_I < layers.count_B[items.graph_I]))
-    rows = prefixes(batch, layers, items, 1)
-    codes = model.codes(batch)
-    pairs, x0_P = _pairs(batch, rows)
-    conditions = Conditions(batch.numeric_BC, batch.category_BM)
-    return _partial(batch, rows, items, codes), conditions, pairs, x0_P
+    items = Prefixes.all_of(batch, model.codes(batch))
+    items = items.where((items.depth_I > 0) & ~items.is_whole_I)
+    partial = items.end_to_end(ahead=True)
+    pairs, x0_P = Pairs.true_of(partial, batch)
+    return partial, Conditions(batch.numeric_BC, batch.category_BM), pairs, x0_P
 
 
 def test_pairs_hold_exactly_the_true_edges(model, batch):
@@ -183,17 +172,20 @@ def equal(a: DAG, b: DAG) -> bool:
     )
 
 
-def test_networks_compute_in_the_precision_asked_for(model):
-    seen = set()
+def test_networks_compute_in_the_precision_asked_for(model, monkeypatch):
+    seen = []
+
+    class Watched(LayerSampler):
+        def run(self):
+            precision = {p.dtype for p in (*self.node.parameters(), *self.edge.parameters())}
+            seen.append((self.conditions[0].numeric_BC.dtype, precision))
+            return super().run()
+
+    monkeypatch.setattr("layerdag.models.reference.model.LayerSampler", Watched)
     for name in ("float64", "float32"):
         model.sampling_precision = name
-        kept = _Sampler(sampling_copy(model), request(0), torch.device("cpu"))
-        seen.add((name, kept.conditions.numeric_BC.dtype, next(kept.model.parameters()).dtype))
         assert all(dag.check().num_nodes for dag in model.sample(request(0, 1, 2)).dags)
-    assert seen == {
-        ("float64", torch.float64, torch.float64),
-        ("float32", torch.float32, torch.float32),
-    }
+    assert seen == [(t, {t}) for t in (torch.float64, torch.float32)]
     assert next(model.parameters()).dtype == torch.float32
 
 

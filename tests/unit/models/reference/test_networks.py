@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from noising import forward_distribution
 
 from layerdag.dag.dag import DAG, GraphSizes
 from layerdag.dag.statistics import GraphStatistics
@@ -13,22 +14,21 @@ from layerdag.models.conditions import Conditions
 from layerdag.models.config import EdgeConfig, LayerSizeConfig, NodeConfig
 from layerdag.models.draws import sample_categorical
 from layerdag.models.layers import Segments
-from layerdag.models.reference.denoisers import (
+from layerdag.models.reference.diffusion import (
+    add_noise,
+    cosine_alpha_bar,
+    reverse_distribution,
+    strided_timesteps,
+)
+from layerdag.models.reference.networks import (
     DegreeCodes,
     DenoiserBlock,
     EdgeDenoiser,
     LayerSizeNet,
     NodeDenoiser,
-    Pairs,
-    _marginals,
-    add_noise,
-    cosine_alpha_bar,
-    forward_distribution,
-    reverse_distribution,
-    strided_timesteps,
+    smoothed_marginals,
 )
-from layerdag.models.reference.encoder import PrefixGraphs
-from layerdag.models.reference.model import _with_new_nodes
+from layerdag.models.reference.prefixes import Pairs, PrefixGraphs
 
 MARGINAL = torch.tensor([0.1, 0.25, 0.6, 0.05], dtype=torch.float64)
 KEEP = cosine_alpha_bar(16)
@@ -178,7 +178,8 @@ def problem() -> tuple[PrefixGraphs, Pairs]:
         edge_kind_V=torch.zeros(0, dtype=torch.int64),
     )
     new_WA = torch.tensor([[0, 1, 1], [2, 0, 2], [3, 0, 2]])
-    return _with_new_nodes(prefix, new_WA, torch.tensor([1, 2, 2]), torch.tensor([0, 2, 3]))
+    partial = prefix.with_new_nodes(new_WA, torch.tensor([0, 0, 1]))
+    return partial, Pairs.of(partial, torch.tensor([1, 2, 2]))
 
 
 def known() -> Conditions:
@@ -199,7 +200,7 @@ def test_every_earlier_node_of_the_same_prefix_is_a_candidate_of_every_new_one()
 
 def test_noise_has_the_true_in_degree_in_the_mean(denoiser):
     _, pairs = problem()
-    marginal_WK = denoiser.marginals(pairs)
+    marginal_WK = denoiser.marginals(pairs)[[0, 2, 4]]
     torch.testing.assert_close(marginal_WK.sum(1), torch.ones(3))
     expected_W = (1 - marginal_WK[:, 0]) * pairs.candidates_W
     # Where all candidates are parents (new node 1) the share stays below 1.
@@ -238,7 +239,7 @@ def test_noisy_edges_are_kinds_of_their_own(denoiser):
     """A noisy edge is not taken for a known one between the same nodes."""
     partial, pairs = problem()
     state_P = torch.tensor([2, 0, 0, 0, 0, 0, 1])
-    found = denoiser._with_noisy_edges(partial, pairs, state_P)
+    found = denoiser.with_noisy_edges(partial, pairs, state_P)
     assert found.edge_index_2V.tolist() == [[0, 4], [5, 7]]
     assert found.edge_kind_V.tolist() == [3, 2]
     assert partial.edge_kind_V.numel() == 0
@@ -343,7 +344,7 @@ def layers(generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor, Segm
 
 
 def test_marginals_are_frequencies_with_one_count_more_for_each_code():
-    found = _marginals(COUNTS)
+    found = smoothed_marginals(COUNTS)
     assert found.tolist() == [
         pytest.approx([7 / 11, 1 / 11, 3 / 11, 0]),
         pytest.approx([0.5, 0.5, 0, 0]),

@@ -7,22 +7,14 @@ import torch
 
 from layerdag.dag.dag import DAG, DAGBatch, GraphSizes
 from layerdag.models.conditions import Conditions
-from layerdag.models.reference.encoder import (
+from layerdag.models.reference.model import drop_conditions
+from layerdag.models.reference.networks import (
     MAX_LAYER_DISTANCE,
-    LayerIndex,
-    NewLayer,
-    PartialGraphs,
     PrefixEncoder,
-    PrefixGraphs,
-    PrefixIndex,
     PrefixNodeEncoder,
     ReferenceConditionEncoder,
-    all_prefixes,
-    drop_conditions,
-    prefixes,
-    subsample_prefixes,
 )
-from layerdag.models.reference.model import _partial
+from layerdag.models.reference.prefixes import PartialGraphs, Prefixes, PrefixGraphs
 
 
 @pytest.fixture
@@ -100,10 +92,12 @@ def codes_of(batch: DAGBatch) -> torch.Tensor:
     return torch.cat([batch.x_NA, degree_N[:, None]], dim=1)
 
 
-def prefixes_of(batch: DAGBatch, items: PrefixIndex | None = None) -> PrefixGraphs:
-    layers = LayerIndex.from_batch(batch)
-    items = items or all_prefixes(layers)
-    return _partial(batch, prefixes(batch, layers, items, 0), items, codes_of(batch))
+def all_of(batch: DAGBatch) -> Prefixes:
+    return Prefixes.all_of(batch, codes_of(batch))
+
+
+def prefixes_of(batch: DAGBatch) -> PrefixGraphs:
+    return all_of(batch).end_to_end()
 
 
 def conditions_of(batch: DAGBatch) -> Conditions:
@@ -134,11 +128,11 @@ def test_there_is_a_state_for_every_prefix_the_empty_one_included(encoder, dags,
 
 def test_the_state_of_a_prefix_does_not_depend_on_the_other_prefixes(encoder, dags, make_batch):
     batch = make_batch(*dags)
-    items = all_prefixes(LayerIndex.from_batch(batch))
+    items = all_of(batch)
     together = encoder(prefixes_of(batch), conditions_of(batch))
     for number in range(len(items)):
         one = items.where(torch.tensor([number]))
-        alone = encoder(prefixes_of(batch, one), conditions_of(batch))
+        alone = encoder(one.end_to_end(), conditions_of(batch))
         torch.testing.assert_close(alone[0], together[number], rtol=1e-4, atol=1e-5)
 
 
@@ -223,10 +217,10 @@ def codes(*values: int) -> torch.Tensor:
 def two_graphs() -> PartialGraphs:
     """Graph 0: 1 -> 3 -> 4; graph 1: 2 alone. Nodes are known by their attribute."""
     graphs = PartialGraphs(2, CPU)
-    graphs.append(NewLayer(torch.tensor([0, 1]), codes(1, 2), NONE, NONE, NONE))
+    graphs.append(torch.tensor([0, 1]), codes(1, 2), NONE, NONE, NONE)
     one = torch.tensor([0])
-    graphs.append(NewLayer(one, codes(3), torch.tensor([0]), one, torch.tensor([1])))
-    graphs.append(NewLayer(one, codes(4), torch.tensor([2]), one, torch.tensor([0])))
+    graphs.append(one, codes(3), torch.tensor([0]), one, torch.tensor([1]))
+    graphs.append(one, codes(4), torch.tensor([2]), one, torch.tensor([0]))
     return graphs
 
 
@@ -260,7 +254,7 @@ def test_whole_graphs_are_grown_back_from_their_layers(make_dag, generator):
         x_WA = torch.stack([dags[g].x_NA[n] for g, n in rows])
         code_WA = torch.cat([x_WA, torch.zeros(len(rows), 1, dtype=torch.int64)], dim=1)
         graph_W = torch.tensor([g for g, _ in rows])
-        graphs.append(NewLayer(graph_W, code_WA, source, target, kind))
+        graphs.append(graph_W, code_WA, source, target, kind)
     u_NA = torch.cat([dag.u_NA for dag in dags])
     for found, wanted in zip(graphs.finished(u_NA, 2), dags, strict=True):
         for name in ("x_NA", "u_NA", "edge_index_2E", "edge_type_E"):
@@ -273,7 +267,7 @@ def batch(make_dag, make_batch) -> DAGBatch:
 
 
 def test_items_are_all_prefixes_of_all_graphs(batch):
-    items = all_prefixes(LayerIndex.from_batch(batch))
+    items = all_of(batch)
     pairs = list(zip(items.graph_I.tolist(), items.depth_I.tolist(), strict=True))
     wanted = [(0, d) for d in range(4)] + [(1, 0), (1, 1)] + [(2, d) for d in range(5)]
     assert pairs == wanted
@@ -281,14 +275,13 @@ def test_items_are_all_prefixes_of_all_graphs(batch):
 
 @pytest.mark.parametrize("ahead", [0, 1])
 def test_prefixes_equal_those_found_one_by_one(batch, ahead):
-    layers = LayerIndex.from_batch(batch)
-    items = all_prefixes(layers)
-    items = items.where(items.depth_I + ahead <= layers.count_B[items.graph_I])
-    found = prefixes(batch, layers, items, ahead)
+    items = all_of(batch)
+    items = items.where(items.depth_I + ahead <= items.layers_B[items.graph_I])
+    found = items.end_to_end(ahead=bool(ahead))
     graph_N = batch.graph_of_node()
     for item in range(len(items)):
         graph, depth = int(items.graph_I[item]), int(items.depth_I[item])
-        rows = slice(found.row_ptr[item], found.row_ptr[item + 1])
+        rows = found.prefix_R == item
         inside = (graph_N == graph) & (batch.layer_N < depth + ahead)
         assert found.node_R[rows].tolist() == torch.nonzero(inside)[:, 0].tolist()
         assert found.distance_R[rows].tolist() == (depth - batch.layer_N[inside]).tolist()
@@ -297,31 +290,31 @@ def test_prefixes_equal_those_found_one_by_one(batch, ahead):
         mine = found.prefix_R[found.edge_index_2V[1]] == item
         pairs = found.node_R[found.edge_index_2V[:, mine]]
         assert torch.equal(pairs, batch.edge_index_2E[:, wanted])
-        assert torch.equal(found.edge_type_V[mine], batch.edge_type_E[wanted])
+        assert torch.equal(found.edge_kind_V[mine], batch.edge_type_E[wanted])
         assert torch.all(found.prefix_R[found.edge_index_2V[0, mine]] == item)
 
 
+def cost_of(items: Prefixes) -> torch.Tensor:
+    """Nodes of each prefix, and pairs of these with the nodes of the next layer."""
+    nodes_I = torch.bincount(items.end_to_end().prefix_R, minlength=len(items))
+    return nodes_I * (1 + items.new_nodes()[1].diff())
+
+
+def pairs_of(items: Prefixes) -> list[tuple[int, int]]:
+    return list(zip(items.graph_I.tolist(), items.depth_I.tolist(), strict=True))
+
+
 def test_a_budget_is_held_by_a_random_part_of_the_items(batch, generator):
-    items = all_prefixes(LayerIndex.from_batch(batch))
-    cost_I = 1 + torch.arange(len(items))
-    parts = [subsample_prefixes(items, cost_I, 20, generator) for _ in range(30)]
-    numbers = {(g, d): n for n, (g, d) in enumerate(zip(*pairs_of(items), strict=True))}
-    chosen = [[numbers[pair] for pair in zip(*pairs_of(part), strict=True)] for part in parts]
-    assert all(sum(n + 1 for n in part) <= 20 for part in chosen)
+    items = all_of(batch)
+    parts = [items.subsampled(20, generator) for _ in range(30)]
+    numbers = {pair: n for n, pair in enumerate(pairs_of(items))}
+    chosen = [[numbers[pair] for pair in pairs_of(part)] for part in parts]
+    assert all(cost_of(part).sum() <= 20 or len(part) == 1 for part in parts)
     assert all(part == sorted(part) for part in chosen)
     assert len({tuple(part) for part in chosen}) > 10
 
 
 def test_a_budget_that_is_not_reached_changes_nothing(batch, generator):
-    items = all_prefixes(LayerIndex.from_batch(batch))
-    assert (
-        subsample_prefixes(items, torch.ones(len(items), dtype=torch.int64), len(items), generator)
-        is items
-    )
-    assert (
-        len(subsample_prefixes(items, torch.ones(len(items), dtype=torch.int64), 0, generator)) == 1
-    )
-
-
-def pairs_of(items: PrefixIndex) -> tuple[list[int], list[int]]:
-    return items.graph_I.tolist(), items.depth_I.tolist()
+    items = all_of(batch)
+    assert items.subsampled(int(cost_of(items).sum()), generator) is items
+    assert len(items.subsampled(0, generator)) >= 1
