@@ -1,6 +1,5 @@
 """Work on a GPU that is recorded once and repeated, each time as one launch."""
 
-import threading
 from collections.abc import Callable
 from functools import cache
 from typing import TypeVar
@@ -9,18 +8,14 @@ import torch
 
 T = TypeVar("T")
 
-DEVICE_CALLS = threading.Lock()
-"""Held while work is recorded: a call of CUDA by another thread, such as for pinned memory, spoils
-a recording."""
-
 
 def record_cuda_graph(
     work: Callable[[], T], generator: torch.Generator | None, device: torch.device
 ) -> tuple[T, Callable[[], None]]:
     """Do work on a GPU once, and record it as a CUDA graph.
 
-    Shapes and addresses are fixed, and the host may not wait in it. Returns tensors that hold the
-    result after every repetition, and what repeats the work.
+    Shapes and addresses are fixed, the host may not wait in it, and no other thread may call CUDA.
+    Returns tensors that hold the result after every repetition, and what repeats the work.
     """
     with torch.cuda.device(device):
         # Libraries set themselves up in a first run, which must not be recorded.
@@ -33,7 +28,7 @@ def record_cuda_graph(
         if generator is not None:
             graph.register_generator_state(generator)
         captured = torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local")
-        with DEVICE_CALLS, captured:
+        with captured:
             result = work()
     return result, graph.replay
 

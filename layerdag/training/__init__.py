@@ -2,7 +2,4 @@
 
 from layerdag.training.settings import LearningRateSchedule, OptimizerConfig
 
-__all__ = [
-    "LearningRateSchedule",
-    "OptimizerConfig",
-]
+__all__ = ["LearningRateSchedule", "OptimizerConfig"]

@@ -29,6 +29,21 @@ from layerdag.runtime.rng import numpy_generator
 _BLUR = 1.5
 
 
+@dataclass(frozen=True, eq=False)
+class MicroBatch:
+    """A micro-batch by the numbers of its graphs, and the place in the data behind it."""
+
+    graphs_G: Tensor
+    noise_seed: int
+    epoch: int  # epoch that the next one comes from
+    position: int  # its position there
+
+    @property
+    def first(self) -> int:
+        """The first of the graphs, which is in no other micro-batch."""
+        return int(self.graphs_G[0])
+
+
 @runtime_checkable
 class BatchSource(Protocol):
     """What the training loop needs of its data."""

@@ -245,7 +245,10 @@ def save_checkpoint(
             del meta["privacy"]
         _write_json(draft / META, meta)
         if contents.trainer_state is not None:
-            _write_state(draft / TRAINER, contents.trainer_state)
+            # Through a file of Python's: torch's writer turns a full disk into a RuntimeError.
+            buffer = io.BytesIO()
+            torch.save(dict(contents.trainer_state), buffer)
+            (draft / TRAINER).write_bytes(buffer.getbuffer())
 
 
 def why_not_checkpoint(folder: Path) -> str:
@@ -390,16 +393,6 @@ def _read_json(file: Path) -> dict[str, Any]:
 def _damaged(file: Path, error: Exception) -> CheckpointError:
     reason = (error.strerror if isinstance(error, OSError) else "") or plain_reason(error)
     return CheckpointError(f"{file} cannot be read ({reason}); copy or train the checkpoint again.")
-
-
-def _write_state(file: Path, state: Mapping[str, Any]) -> None:
-    """Write what resuming needs.
-
-    Through a file of Python's: torch's own writer turns a full disk into a RuntimeError.
-    """
-    buffer = io.BytesIO()
-    torch.save(dict(state), buffer)
-    file.write_bytes(buffer.getbuffer())
 
 
 def _write_json(file: Path, data: Mapping[str, Any]) -> None:

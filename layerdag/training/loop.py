@@ -6,13 +6,12 @@ import signal
 import sys
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -31,6 +30,7 @@ from layerdag.runtime.terminal import plain_stream
 from layerdag.training.batches import (
     BatchSource,
     BucketedSource,
+    MicroBatch,
     ProcessGroup,
     RepeatedBatches,
     in_order,
@@ -47,15 +47,13 @@ from layerdag.training.checkpoint import (
 from layerdag.training.loggers import Logger
 from layerdag.training.optimizer import (
     ExponentialMovingAverage,
-    LossGradients,
     Optimizer,
     best_weights,
     learning_rate_factor,
     parameter_groups,
 )
 from layerdag.training.parts import parts_of, threads_for
-from layerdag.training.prefetching import DeviceBatchCache, MicroBatch, Prefetcher, host_threads
-from layerdag.training.recorded_steps import Recorder
+from layerdag.training.recorded_steps import PaddedBatches, Recorder
 from layerdag.training.run import Callback, CallbackResult, TrainingRun, TrainResult
 from layerdag.training.run_folder import begin_run, hold_run
 from layerdag.training.settings import TrainSettings
@@ -137,15 +135,8 @@ class Budget:
             bar_format="{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}",
         )
 
-    def __enter__(self) -> "Budget":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Remove the bar."""
         self._bar.close()
 
     def seconds(self) -> float:
@@ -262,12 +253,19 @@ def train(
         if world.rank == 0:
             log = begin_run(run.directory, run.record, trainer.step if goes_on else None)
             loggers = (stack.enter_context(contextlib.closing(log)), *loggers)
-        request = stack.enter_context(trap_signals())
-        budget = stack.enter_context(Budget(settings, trainer.step, trainer.seconds))
-        return trainer.train(budget, request, loggers, callback)
+        trainer.loggers, trainer.callback = loggers, callback
+        trainer.request = stack.enter_context(trap_signals())
+        trainer.budget = Budget(settings, trainer.step, trainer.seconds)
+        with contextlib.closing(trainer.budget):
+            return trainer.train()
 
 
 class _Trainer:
+    loggers: Sequence[Logger]
+    callback: Callback | None
+    request: StopRequest
+    budget: Budget
+
     def __init__(
         self, run: TrainingRun, settings: TrainSettings, device: torch.device, world: ProcessGroup
     ) -> None:
@@ -286,61 +284,47 @@ class _Trainer:
         nodes = settings.nodes_per_batch(device.type, data.num_nodes)
         self.limits = (settings.batch_graphs, nodes)
         self.source: BatchSource = BucketedSource(data, *self.limits, settings.seed)
-        self.record = recorder_for(self.model, device) if settings.cuda_graphs else None
+        self.record = recorder_for(self.model, device)
         if self.record is not None:
             self.source = RepeatedBatches(self.source, settings.seed)
         self.epoch, self.position = 0, 0
         self.step, self.seconds = 0, 0.0
         self.evaluated_step, self.saved_step = -1, -1
 
-    def train(
-        self,
-        budget: Budget,
-        request: StopRequest,
-        loggers: Sequence[Logger],
-        callback: Callback | None,
-    ) -> TrainResult:
+    def train(self) -> TrainResult:
         """Run to the end."""
         with self._steps() as steps:
-            reason = self._until_the_end(steps, budget, request, loggers, callback)
+            reason = self._until_the_end(steps)
         self.optimizer.require_finite()
         if reason == "budget" and self.evaluated_step != self.step:
-            self._validate(budget, loggers, callback)
+            self._validate()
         elif self.saved_step != self.step:
-            self._save_last(budget.seconds())
-        result = (self.step, budget.seconds(), self._metrics(), self.run.best, self.run.last)
+            self._save_last()
+        result = (self.step, self.budget.seconds(), self._metrics(), self.run.best, self.run.last)
         return TrainResult(reason, *result)
 
-    def _until_the_end(
-        self,
-        steps: "_Steps",
-        budget: Budget,
-        request: StopRequest,
-        loggers: Sequence[Logger],
-        callback: Callback | None,
-    ) -> str:
+    def _until_the_end(self, steps: "_Steps") -> str:
         """Make steps and validations; return why no more are made."""
-        reason = "" if budget.used(self.step) < 1 else "budget"
+        budget, settings = self.budget, self.settings
         progress, meter = budget.used(self.step), RunningMean(budget.seconds())
+        reason = "" if progress < 1 else "budget"
         while not reason:
             # A signal may have come before it; then the resumed run begins with it.
-            due = self.step > 0 and self.step % self.settings.evaluate_every == 0
+            due = self.step > 0 and self.step % settings.evaluate_every == 0
             if due and self.evaluated_step != self.step:
                 self.optimizer.require_finite()
-                self._validate(budget, loggers, callback)
+                self._validate()
                 if all(group.stopped for group in self.groups):
-                    reason = "patience"
-                    break
-            flags = [float(request.signal_name is not None), budget.used(self.step + 1)]
-            stop, progress = self._advance(steps, progress, flags, meter)
+                    return "patience"
+            stop, progress = self._advance(steps, progress, meter)
             budget.show(self.step, meter.note)
             if stop:
-                reason = request.signal_name or "signal on another process"
+                reason = self.request.signal_name or "signal on another process"
             elif progress >= 1:
                 reason = "budget"
-            if self.step % self.settings.log_every == 0:
+            if self.step % settings.log_every == 0:
                 self.optimizer.require_finite()
-                self._log(loggers, meter.flush(budget.seconds()))
+                self._log(meter.flush(budget.seconds()))
         return reason
 
     def resume(self, checkpoint: Path) -> None:
@@ -370,10 +354,9 @@ class _Trainer:
         self.evaluated_step = self.saved_step = int(state["evaluated_step"])
         self.origin = read_meta(checkpoint).origin
 
-    def _advance(
-        self, steps: "_Steps", progress: float, flags: list[float], meter: RunningMean
-    ) -> tuple[bool, float]:
+    def _advance(self, steps: "_Steps", progress: float, meter: RunningMean) -> tuple[bool, float]:
         """Make one optimizer step; return whether some process must stop, and the mean progress."""
+        flags = [float(self.request.signal_name is not None), self.budget.used(self.step + 1)]
         for _ in range(self.settings.accumulate):
             batch, losses = steps.add_gradient()
             self.epoch, self.position = batch.epoch, batch.position
@@ -422,17 +405,15 @@ class _Trainer:
     @contextlib.contextmanager
     def _steps(self) -> Iterator["_Steps"]:
         batches = self._micro_batches()
-        padding = self.model.padding
-        if self.record is None or padding is None:
+        if self.record is None:
             yield _PlainSteps(self, batches)
             return
         self.optimizer.record_with(self.record, self.device)
         on_gpu = self.device.type == "cuda"
         free = torch.cuda.mem_get_info(self.device)[0] if on_gpu else available_memory()
-        kept = DeviceBatchCache(self.device, int(KEPT_SHARE * free))
-        with Prefetcher(
-            self.model, padding, self.source, batches, kept, pinned=on_gpu, threads=host_threads()
-        ) as ahead:
+        kept = int(KEPT_SHARE * free)
+        ahead = PaddedBatches(self.model, self.source, batches, self.device, kept)
+        with contextlib.closing(ahead):
             yield _RecordedSteps(self.optimizer, ahead)
 
     def _metrics(self) -> dict[str, float]:
@@ -442,9 +423,7 @@ class _Trainer:
             if math.isfinite(group.best)
         }
 
-    def _validate(
-        self, budget: Budget, loggers: Sequence[Logger], callback: Callback | None
-    ) -> None:
+    def _validate(self) -> None:
         settings = self.settings
         self.evaluated_step = self.step
         with self.ema.applied():
@@ -457,11 +436,13 @@ class _Trainer:
                 world=self.world,
             )
             if self.world.rank == 0:
-                seen = CallbackResult() if callback is None else callback(self.model, self.step)
+                seen = CallbackResult()
+                if self.callback is not None:
+                    seen = self.callback(self.model, self.step)
                 losses = result.per_decision().items()
                 figures = {f"validation/{name}": value for name, value in losses}
-                self._log(loggers, {**figures, **seen.values})
-                for logger in loggers:
+                self._log({**figures, **seen.values})
+                for logger in self.loggers:
                     for name, file in seen.pictures.items():
                         logger.picture(self.step, name, file)
         weights = self.ema.weights()
@@ -472,9 +453,9 @@ class _Trainer:
         ]
         if self.world.rank == 0 and any(better):
             self._write(self.run.best, best_weights(self.model, self.groups), None)
-        self._save_last(budget.seconds())
+        self._save_last()
 
-    def _save_last(self, seconds: float) -> None:
+    def _save_last(self) -> None:
         """Write the checkpoint for resuming; a signal gets no more than this.
 
         Its weights for inference are the averaged ones of this step, of the posterior the best
@@ -487,13 +468,13 @@ class _Trainer:
             for group in self.groups:
                 if posterior.issuperset(group.objectives):
                     weights.update(group.weights)
-            self._write(self.run.last, weights, self._state(seconds))
+            self._write(self.run.last, weights, self._state())
         self.world.barrier()
 
-    def _log(self, loggers: Sequence[Logger], values: Mapping[str, float]) -> None:
+    def _log(self, values: Mapping[str, float]) -> None:
         """Hand figures to every logger, on process 0."""
         if self.world.rank == 0:
-            for logger in loggers:
+            for logger in self.loggers:
                 logger.log(self.step, values)
 
     def _write(
@@ -511,7 +492,7 @@ class _Trainer:
         contents = CheckpointContents(run.spec, weights, run.schema, run.run_config, meta, state)
         save_checkpoint(path, contents, overwrite=True)
 
-    def _state(self, seconds: float) -> dict[str, Any]:
+    def _state(self) -> dict[str, Any]:
         return {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
@@ -519,19 +500,13 @@ class _Trainer:
             "tracks": {group.name: group.state_dict() for group in self.groups},
             "step": self.step,
             "evaluated_step": self.evaluated_step,
-            "seconds": seconds,
+            "seconds": self.budget.seconds(),
             "epoch": self.epoch,
             "position": self.position,
         }
 
 
-class _Steps(ABC):
-    @abstractmethod
-    def add_gradient(self) -> tuple[MicroBatch, dict[str, Tensor]]:
-        """Add the gradient of the next micro-batch; return it with the mean losses."""
-
-
-class _PlainSteps(_Steps):
+class _PlainSteps:
     """Gradients of batches as they are.
 
     Parts take unequally long, and the optimizer's step is one thread's: threads with nothing to do
@@ -568,17 +543,20 @@ class _PlainSteps(_Steps):
         self._next = batch, later(parts)
 
 
-class _RecordedSteps(_Steps):
-    def __init__(self, optimizer: Optimizer, ahead: Prefetcher) -> None:
+class _RecordedSteps:
+    def __init__(self, optimizer: Optimizer, ahead: PaddedBatches) -> None:
         self._optimizer, self._ahead = optimizer, ahead
 
     def add_gradient(self) -> tuple[MicroBatch, dict[str, Tensor]]:
-        batch, packed = self._ahead.next()
-        return batch, self._optimizer.add_recorded_gradient(packed, batch.noise_seed)
+        batch, padded = self._ahead.next()
+        return batch, self._optimizer.add_recorded_gradient(padded, batch.noise_seed)
 
 
-def recorder_for(model: DAGModel, device: torch.device) -> Recorder[LossGradients] | None:
+_Steps = _PlainSteps | _RecordedSteps
+
+
+def recorder_for(model: DAGModel, device: torch.device) -> Recorder | None:
     """Return what records steps; None where that is not possible."""
-    if device.type != "cuda" or model.padding is None:
+    if device.type != "cuda" or not model.pads_batches:
         return None
     return partial(record_cuda_graph, device=device)

@@ -1,7 +1,7 @@
 """``spec_for``: the description of a model for a data set, with what is left open filled in."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from layerdag.dag.neighbors import edge_type_sets
@@ -9,8 +9,6 @@ from layerdag.datasets.cache import kept_statistics
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.graph.attributed_graph import SIZE_CONDITIONS
 from layerdag.models.spec import ModelSpec, model_config
-
-_OPEN = "predict_out_degree"
 
 
 def spec_for(data: GraphDataset, name: str, settings: Mapping[str, Any] | object) -> ModelSpec:
@@ -31,11 +29,10 @@ def spec_for(data: GraphDataset, name: str, settings: Mapping[str, Any] | object
     Raises:
         ConfigError: If the model or a setting is unknown, or a value is out of bounds.
     """
-    config = model_config(name, settings)
-    if any(field.name == _OPEN for field in fields(config)) and getattr(config, _OPEN) is None:
-        config = replace(config, **{_OPEN: predicts_out_degree(data)})
+    config, defaults = model_config(name, settings), data.schema.kind.models
+    if getattr(config, "predict_out_degree", False) is None:
+        config = replace(config, predict_out_degree=defaults.draws_out_degrees)
     if hasattr(config, "constraints"):
-        defaults = data.schema.kind.models
         left_open = {
             name: defaults.constraints
             for name in ("neighbors", "attributes")
@@ -47,7 +44,7 @@ def spec_for(data: GraphDataset, name: str, settings: Mapping[str, Any] | object
     conditioning = getattr(config, "conditioning", None)
     if conditioning is not None and getattr(conditioning, "remaining_sizes", "none") is None:
         names = {condition.name for condition in data.schema.numeric_conditions}
-        sized = data.schema.kind.models.encodes_sizes and names.issuperset(SIZE_CONDITIONS)
+        sized = defaults.encodes_sizes and names.issuperset(SIZE_CONDITIONS)
         choice = "encoded" if sized else "none"
         config = replace(config, conditioning=replace(conditioning, remaining_sizes=choice))
     sizes, graphs = data.schema.sizes(), data.graphs["train"]
@@ -55,8 +52,3 @@ def spec_for(data: GraphDataset, name: str, settings: Mapping[str, Any] | object
     if hasattr(config, "constraints") and config.constraints.edge_types == "observed":
         statistics = replace(statistics, edge_type_sets=edge_type_sets(graphs, sizes))
     return ModelSpec(name, sizes, statistics, asdict(config))
-
-
-def predicts_out_degree(data: GraphDataset) -> bool:
-    """Return whether numbers of children are drawn where nothing else is asked for."""
-    return data.schema.kind.models.draws_out_degrees

@@ -13,7 +13,6 @@ from operator import add
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from layerdag.dag.dag import DAGBatch
@@ -22,7 +21,7 @@ from layerdag.models.base import DAGModel, LossTerm
 from layerdag.runtime.rng import derive_seed
 from layerdag.training.batches import ProcessGroup
 from layerdag.training.parts import PartThreads
-from layerdag.training.recorded_steps import PackedBatch, RecordedSteps, Recorder
+from layerdag.training.recorded_steps import LossGradients, PaddedBatch, RecordedSteps, Recorder
 from layerdag.training.settings import LearningRateSchedule, TrainSettings
 
 
@@ -280,15 +279,6 @@ class FusedAdamW:
             copy_weights(own, saved)
 
 
-@dataclass(frozen=True, eq=False)
-class LossGradients:
-    """What one micro-batch gives."""
-
-    mean_O: Float[Tensor, " O"]  # mean loss of each objective that is still trained
-    # of the parameters that are still trained; None where there is none
-    gradients: Sequence[Tensor | None]
-
-
 def _gradients(loss: Tensor, trained: Sequence[nn.Parameter]) -> Sequence[Tensor | None]:
     return torch.autograd.grad(loss, trained, allow_unused=True)
 
@@ -368,29 +358,29 @@ class Optimizer:
             self._step_counts[name] += float(term.count)
         return {name: term.mean().detach() for name, term in sums.items()}
 
-    def add_recorded_gradient(self, packed: PackedBatch, noise_seed: int) -> dict[str, Tensor]:
+    def add_recorded_gradient(self, padded: PaddedBatch, noise_seed: int) -> dict[str, Tensor]:
         """Do the same with a step that was recorded (``RecordedSteps``)."""
         active = self._active()
-        counts = [packed.counts[name] for name in active]
-        usual = [self._usual_count(name, packed.counts[name]) for name in active]
+        counts = [padded.counts[name] for name in active]
+        usual = [self._usual_count(name, padded.counts[name]) for name in active]
         for name, count in zip(active, counts, strict=True):
             self._step_counts[name] += count
         numbers = [*usual, *counts, *[1.0] * (2 * (len(self._names) - len(active)))]
-        found = self._steps.run(packed, tuple(active), numbers, noise_seed)
+        found = self._steps.run(padded, tuple(active), numbers, noise_seed)
         gradients = found.gradients
         if self._settings.accumulate > 1:  # the next micro-batch overwrites these
             gradients = [None if new is None else new.clone() for new in gradients]
         self._accumulate(gradients)
         return dict(zip(active, found.mean_O.clone(), strict=True))
 
-    def record_with(self, record: Recorder["LossGradients"], device: torch.device) -> None:
+    def record_with(self, record: Recorder, device: torch.device) -> None:
         """Let ``add_recorded_gradient`` record steps on ``device``."""
         numbers = 2 * len(self._names)
         self._steps = RecordedSteps(self._loss_gradients, numbers, device, record)
 
     def _loss_gradients(
         self, batch: DAGBatch, numbers: Tensor, generator: torch.Generator
-    ) -> "LossGradients":
+    ) -> LossGradients:
         """Return losses and gradients of a batch; numbers are usual and own counts."""
         active = self._active()
         usual_O, count_O = numbers[: 2 * len(active)].chunk(2)
@@ -467,27 +457,26 @@ class Optimizer:
         self._counts = {name: float(state["counts"][name]) for name in self._names}
         self._batches = int(state["batches"])
 
+    @torch.no_grad()
     def _clip(self, step: int) -> Tensor:
-        """Clip the gradient of each group by its own norm; return whether one is not finite."""
+        """Clip the gradient of each group by its own norm; return whether one is not finite.
+
+        The new gradients are copies: those of one pass may share their memory.
+        """
         limit = self._settings.optimizer.gradient_clip or float("inf")
         active = [group for group in self._groups if not group.stopped]
-        norm_G = torch.stack([_clip_group(list(g.parameters.values()), limit) for g in active])
+        norms = []
+        for group in active:
+            given = [p for p in group.parameters.values() if p.grad is not None]
+            gradients = [p.grad for p in given if p.grad is not None]
+            norm = torch.zeros(())
+            if gradients:
+                norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
+                factor = (limit / (norm + 1e-6)).clamp(max=1.0)
+                clipped = torch._foreach_mul(gradients, factor)
+                for parameter, gradient in zip(given, clipped, strict=True):
+                    parameter.grad = gradient
+            norms.append(norm)
+        norm_G = torch.stack(norms)
         self._norms.append((step, [group.name for group in active], norm_G))
         return (norm_G < float("inf")).all().logical_not().float()
-
-
-@torch.no_grad()
-def _clip_group(parameters: Sequence[nn.Parameter], limit: float) -> Tensor:
-    """Give parameters gradients of a norm of at most ``limit``; return the norm that they had.
-
-    The new ones are copies: gradients of one pass may share their memory.
-    """
-    given = [p for p in parameters if p.grad is not None]
-    gradients = [p.grad for p in given if p.grad is not None]
-    if not gradients:
-        return torch.zeros(())
-    norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
-    factor = (limit / (norm + 1e-6)).clamp(max=1.0)
-    for parameter, gradient in zip(given, torch._foreach_mul(gradients, factor), strict=True):
-        parameter.grad = gradient
-    return norm

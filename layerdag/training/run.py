@@ -10,11 +10,7 @@ from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.splits import SplitFingerprint
 from layerdag.models.base import DAGModel
 from layerdag.models.spec import ModelSpec
-from layerdag.training.checkpoint import (
-    BEST,
-    LAST,
-    InitialWeights,
-)
+from layerdag.training.checkpoint import BEST, LAST, InitialWeights
 
 
 @dataclass(frozen=True, eq=False)

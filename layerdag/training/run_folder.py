@@ -8,22 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from layerdag.errors import CheckpointError, UsageError
-from layerdag.runtime.files import (
-    LOCK,
-    discard_folder,
-    file_lock,
-    recover,
-    require_replaceable,
-)
-from layerdag.training.checkpoint import (
-    BEST,
-    CHECKPOINT,
-    LAST,
-    LOG,
-    META,
-    PICTURES,
-    RUN_FILE,
-)
+from layerdag.runtime.files import LOCK, discard_folder, file_lock, recover, require_replaceable
+from layerdag.training.checkpoint import BEST, CHECKPOINT, LAST, LOG, META, PICTURES, RUN_FILE
 from layerdag.training.loggers import JsonlLogger
 from layerdag.training.run_file import write_run_file
 

@@ -1,4 +1,7 @@
-"""How a model is trained; configs/training/default.yaml has the keys of ``TrainSettings``."""
+"""How a model is trained; configs/training/default.yaml has the keys of ``TrainSettings``.
+
+A value out of bounds raises ConfigError.
+"""
 
 from dataclasses import dataclass, field
 
@@ -23,9 +26,6 @@ class OptimizerConfig:
         learning_rate: Peak rate.
         weight_decay: Decoupled decay, on matrices only.
         gradient_clip: Largest gradient norm of parameters that are selected together; 0: none.
-
-    Raises:
-        ConfigError: If a value is out of bounds.
     """
 
     learning_rate: float = 1e-3
@@ -48,9 +48,6 @@ class LearningRateSchedule:
     Attributes:
         shape: "constant", or "cosine" down to a tenth over the budget.
         warmup_steps: Steps over which the rate rises linearly from 0.
-
-    Raises:
-        ConfigError: If a value is out of bounds.
     """
 
     shape: str = "constant"
@@ -82,14 +79,8 @@ class TrainSettings:
         evaluate_every: Steps between validations.
         patience: Validations without a better likelihood before an objective stops; 0 never stops.
         log_every: Steps between log lines.
-        cuda_graphs: Whether steps on a GPU are recorded once and repeated, where the model's
-            batches can be padded; such a step does not wait for the host. Batches are then made
-            once and come in another order in each epoch.
         precision: Of matrix products in training: "float32", "bfloat16", or "auto" for bfloat16 if
             the device has instructions for it. Validation and sampling are in float32.
-
-    Raises:
-        ConfigError: If a value is out of bounds.
     """
 
     seed: int = 0
@@ -104,7 +95,6 @@ class TrainSettings:
     evaluate_every: int = 100
     patience: int = 10
     log_every: int = 20
-    cuda_graphs: bool = True
     precision: str = AUTO
 
     def __post_init__(self) -> None:

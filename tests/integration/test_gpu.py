@@ -1,5 +1,7 @@
 """What users do on a GPU, and that it agrees with a processor (``benchmarks/gpu.py --tests``)."""
 
+import contextlib
+import itertools
 import json
 from collections.abc import Iterator
 from functools import partial
@@ -21,11 +23,12 @@ from layerdag.models.cuda_graphs import record_cuda_graph
 from layerdag.models.fast import tensor_sampler
 from layerdag.models.fast.tensor_sampler import TensorSampler
 from layerdag.models.spec import build_model
-from layerdag.training.batches import ProcessGroup, local_device, take_graphs
+from layerdag.training import loop
+from layerdag.training.batches import BucketedSource, MicroBatch, ProcessGroup, local_device
 from layerdag.training.checkpoint import LoadedCheckpoint, load_checkpoint, pretrained_checkpoint
 from layerdag.training.model_spec import spec_for
 from layerdag.training.optimizer import Optimizer, matrix_precision, parameter_groups
-from layerdag.training.recorded_steps import RecordedSteps, SizeClasses, pack
+from layerdag.training.recorded_steps import PaddedBatches, RecordedSteps
 from layerdag.training.settings import TrainSettings
 
 pytestmark = [
@@ -136,19 +139,19 @@ def test_a_recorded_step_gives_what_the_same_step_gives_when_it_is_launched(corp
     model = build_model(spec_for(corpus, "fast", {}), seed=3).to(GPU).train()
     settings = TrainSettings(precision="float32")
     optimizer = Optimizer(model, parameter_groups(model), settings, ProcessGroup())
-    data, classes, padding = corpus.batch("train"), SizeClasses(), model.padding
-    assert padding is not None
-    made = [model.derived(take_graphs(data, torch.arange(n, n + 4))) for n in (0, 4)]
-    for derived in made:
-        classes.holding(padding.sizes(derived))
+    data = corpus.batch("train")
+    parts = [MicroBatch(torch.tensor(graphs), 0, 0, 0) for graphs in ([0, 1, 2, 3], [3, 1, 2, 0])]
+    source = BucketedSource(data, 4, 10**9, seed=0)
     steps = RecordedSteps(optimizer._loss_gradients, 8, GPU, partial(record_cuda_graph, device=GPU))
-    for seed, derived in enumerate([*made, *made]):
-        packed = pack(padding, derived, classes.holding(padding.sizes(derived)), pinned=True)
-        numbers = [*packed.counts.values(), *packed.counts.values()]
-        found = steps.run(packed, "all", numbers, seed)
+    ahead = PaddedBatches(model, source, itertools.cycle(parts), GPU, 1 << 30)
+    with contextlib.closing(ahead) as batches:
+        made = [batches.next()[1] for _ in range(6)][2:]
+    for seed, padded in enumerate(made):
+        numbers = [*padded.counts.values(), *padded.counts.values()]
+        found = steps.run(padded, "all", numbers, seed)
         generator = torch.Generator(GPU).manual_seed(seed)
         there = torch.tensor(numbers, device=GPU)
-        wanted = optimizer._loss_gradients(packed.batch_in(packed.data).to(GPU), there, generator)
+        wanted = optimizer._loss_gradients(padded.batch, there, generator)
         torch.testing.assert_close(found.mean_O, wanted.mean_O, rtol=1e-4, atol=1e-5)
         for one, other in zip(found.gradients, wanted.gradients, strict=True):
             assert (one is None) is (other is None)
@@ -157,12 +160,16 @@ def test_a_recorded_step_gives_what_the_same_step_gives_when_it_is_launched(corp
     assert steps.recordings == 1
 
 
-def test_a_run_of_recorded_steps_learns_what_one_of_launched_steps_learns(corpus, tmp_path):
+def test_a_run_of_recorded_steps_learns_what_one_of_launched_steps_learns(
+    corpus, tmp_path, monkeypatch
+):
     options: dict[str, Any] = {"max_steps": 60, "evaluate_every": 20, "batch_graphs": 8}
     found = []
-    for recorded in (False, True):
+    for recorded in (True, False):
+        if not recorded:
+            monkeypatch.setattr(loop, "recorder_for", lambda model, device: None)
         out = tmp_path / str(recorded)
-        made = ld.train(corpus, "fast", out=out, device="auto", cuda_graphs=recorded, **options)
+        made = ld.train(corpus, "fast", out=out, device="auto", **options)
         assert next(made.model.parameters()).device == GPU
         found.append(load_checkpoint(out / "best").meta.metrics["validation/total_per_graph"])
     assert found[1] == pytest.approx(found[0], rel=0.05), found
@@ -212,7 +219,7 @@ def test_a_round_is_one_launch(shipped):
     """The host launches the recording, and copies what it looks at."""
     request = request_of(shipped[GPU], ld.GenerationSettings(num=32, max_nodes=60))
     with torch.inference_mode():
-        sampler = TensorSampler(shipped[GPU].model.sampler_modules, request)
+        sampler = TensorSampler(shipped[GPU].model, request)
         sampler.advance(2)  # recorded
         with profiled() as calls:
             sampler.advance(8)

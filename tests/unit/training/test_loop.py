@@ -1,5 +1,6 @@
 """Means of losses between two lines of the log, and the share of the budget that is spent."""
 
+import contextlib
 import os
 import signal
 import threading
@@ -54,7 +55,7 @@ def test_no_time_at_all_is_no_division_by_0():
     ],
 )
 def test_the_spent_share_is_that_of_the_limit_that_is_further(limits, step, seconds, share):
-    with Budget(TrainSettings(**limits), step, seconds) as budget:
+    with contextlib.closing(Budget(TrainSettings(**limits), step, seconds)) as budget:
         assert budget.used(step) == pytest.approx(share, abs=0.01)
         assert budget.seconds() == pytest.approx(seconds, abs=2.0)
         budget.show(step, "node 1.0")

@@ -10,7 +10,7 @@ from layerdag.datasets.dataset import GraphDataset
 from layerdag.errors import ConfigError
 from layerdag.models.config import FastConfig
 from layerdag.models.spec import build_model
-from layerdag.training.model_spec import predicts_out_degree, spec_for
+from layerdag.training.model_spec import spec_for
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,6 @@ def test_statistics_count_the_training_graphs_alone(data):
 
 @pytest.mark.parametrize(("given", "settled"), [(None, False), (True, True), (False, False)])
 def test_out_degrees_are_predicted_for_jobs_only_if_asked(data, given, settled):
-    assert not predicts_out_degree(data)
     spec = spec_for(data, "fast", {"predict_out_degree": given})
     assert spec.arguments["predict_out_degree"] is settled
     assert (build_model(spec).heads.out_degree is not None) is settled

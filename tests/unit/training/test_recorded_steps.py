@@ -3,21 +3,19 @@
 There is no GPU here: what is recorded is done again on the same memory, as a CUDA graph does it.
 """
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 import torch
 
-from layerdag.dag.dag import DAGBatch, tensors_of
 from layerdag.errors import GraphError
 from layerdag.models.spec import ModelSpec, build_model
 from layerdag.training import loop
-from layerdag.training.batches import BatchSource, BucketedSource, RepeatedBatches
+from layerdag.training.batches import BatchSource, BucketedSource, MicroBatch, RepeatedBatches
 from layerdag.training.checkpoint import load_trainer_state
-from layerdag.training.optimizer import LossGradients
-from layerdag.training.prefetching import DeviceBatchCache, MicroBatch, Prefetcher
-from layerdag.training.recorded_steps import RecordedSteps
+from layerdag.training.recorded_steps import PaddedBatches, RecordedSteps
 from layerdag.training.run import TrainingRun
 from layerdag.training.settings import TrainSettings
 
@@ -58,7 +56,7 @@ def repeated(data, graphs, nodes, seed):
 def test_recorded_steps_move_the_weights_as_plain_ones_do(
     data, fast, tmp_path, monkeypatch, settings
 ):
-    made: list[RecordedSteps[LossGradients]] = []
+    made: list[RecordedSteps] = []
 
     class Watched(RecordedSteps):
         def __init__(self, *arguments):
@@ -95,29 +93,33 @@ def stream(count: int) -> Iterator[MicroBatch]:
         yield MicroBatch(graphs_G, number, 0, number + 1)
 
 
-def ahead_of(fast: ModelSpec, source: BatchSource, batches, threads: int = 2, most: int = 1 << 20):
-    kept = DeviceBatchCache(torch.device("cpu"), most)
-    model = build_model(fast)
-    assert model.padding is not None
-    return Prefetcher(model, model.padding, source, batches, kept, pinned=False, threads=threads)
+def ahead_of(fast: ModelSpec, source: BatchSource, batches, most: int = 1 << 20):
+    device = torch.device("cpu")
+    return contextlib.closing(PaddedBatches(build_model(fast), source, batches, device, most))
 
 
-def looked_ahead(data: DAGBatch, fast: ModelSpec, threads: int):
-    source = BucketedSource(data, 4, 100, seed=0)
-    with ahead_of(fast, source, stream(100), threads) as ahead:
-        return [ahead.next() for _ in range(20)]
+def test_batches_come_in_order_and_padded_alike_again(data, fast):
+    def made():
+        with ahead_of(fast, BucketedSource(data, 4, 100, seed=0), stream(100)) as ahead:
+            return [ahead.next() for _ in range(20)]
+
+    once, again = made(), made()
+    assert [batch.noise_seed for batch, _ in once] == list(range(20))
+    for (_, one), (_, other) in zip(once, again, strict=True):
+        assert (one.number, one.sizes, one.counts) == (other.number, other.sizes, other.counts)
+        pairs = zip(one.tensors, other.tensors, strict=True)
+        assert all(torch.equal(x.nan_to_num(), y.nan_to_num()) for x, y in pairs)
 
 
-def test_batches_come_in_order_and_padded_alike_whatever_the_threads(data, fast):
-    one, four = (looked_ahead(data, fast, threads) for threads in (1, 4))
-    assert [batch.noise_seed for batch, _ in four] == list(range(20))
-    for (_, a), (_, b) in zip(one, four, strict=True):
-        assert a.padded_to == b.padded_to
-        one, two = a.batch_in(a.data), b.batch_in(b.data)
-        for left, right in ((one, two), (one.derived, two.derived)):
-            pairs = zip(tensors_of(left), tensors_of(right), strict=True)
-            assert all(torch.equal(x.nan_to_num(), y.nan_to_num()) for x, y in pairs)
-        assert a.counts == b.counts
+def test_batches_of_a_class_have_the_same_shapes_until_it_grows(data, fast):
+    with ahead_of(fast, BucketedSource(data, 4, 100, seed=0), stream(60)) as ahead:
+        made = [ahead.next()[1] for _ in range(40)]
+    shapes = {}
+    for padded in made:
+        found = [tensor.shape for tensor in padded.tensors]
+        key = padded.number, tuple(padded.sizes.items())
+        assert shapes.setdefault(key, found) == found
+    assert len(shapes) < 12
 
 
 def test_a_fault_of_a_thread_is_raised_in_its_turn(data, fast, monkeypatch):
@@ -149,9 +151,9 @@ def test_a_batch_that_is_kept_is_made_once(data, fast, most):
     batches = (MicroBatch(plain[n % len(plain)], n, 0, n + 1) for n in range(100))
     with ahead_of(fast, source, batches, most=most) as ahead:
         made = [ahead.next() for _ in range(40)]
-    for batch, packed in made:
-        assert packed.counts["condition"] == batch.graphs_G.numel()
-        found = packed.batch_in(packed.data)
+    for batch, padded in made:
+        assert padded.counts["condition"] == batch.graphs_G.numel()
+        found = padded.batch
         node = found.node_ptr[batch.graphs_G.numel()]
         wanted = BucketedSource.load(source, batch.graphs_G)
         assert torch.equal(found.x_NA[:node], wanted.x_NA)
