@@ -1,23 +1,15 @@
-"""Gradients per unit of privacy, noise, and the adapters that are tuned.
-
-How far each code's logit may be tuned, by how often the public graphs have it.
-
-Shape letters: K codes, V values of a count.
-
-The few parameters that are tuned: biases of readouts, and low-rank changes of their weights.
+"""Gradients of each unit by the few parameters that are tuned, noise, and those parameters.
 
 Noise of differential privacy grows with the number of parameters, the signal does not: of the
-million parameters of a model some hundred are tuned, and everything else stays as it is public.
-
-Shape letters: D width of a state, K codes, P tuned parameters, R rank, S rows, U units.
-
-Gradients of each unit on its own, from rows that are computed once.
+million parameters of a model some hundred are tuned, biases of readouts and low-rank changes of
+their weights, and everything else stays as it is public.
 
 What is tuned are the last linear maps of decisions: their inputs do not change while tuning, so
 that one pass through the model is enough for all steps. The gradient of such a map is a sum over
 the rows that it is given, and each row belongs to one unit (Goodfellow, arXiv 1510.01799).
 
-Shape letters: D width of a state, K codes, P tuned parameters, R rank, S rows, U units.
+Shape letters: D width of a state, K codes, P tuned parameters, R rank, S rows, U units, V values of
+a count.
 """
 
 import contextlib
@@ -69,7 +61,12 @@ def code_scales(
     if heads.plan_readout is not None and heads.out_degree is not None:
         pairs = (pair for kind in statistics.out_degrees for pair in kind)
         counts[heads.plan_readout.project] = _by_code(heads.out_degree, pairs)
-    return {linear: _scales(found) for linear, found in counts.items()}
+    scales = {}
+    for linear, found in counts.items():
+        seen_K = torch.tensor(list(found), dtype=torch.float64) + 1  # as if each occurred once more
+        share_K = seen_K / seen_K.sum()
+        scales[linear] = (share_K * (1 - share_K)).sqrt()
+    return scales
 
 
 def _by_code(counter: CountEncoder, pairs: Pairs) -> list[int]:
@@ -77,13 +74,6 @@ def _by_code(counter: CountEncoder, pairs: Pairs) -> list[int]:
     code_V = counter.encode(table_V2[:, 0].to(counter.lows_K1.device)).cpu()
     found_K = torch.zeros(counter.num_codes, dtype=torch.int64)
     return found_K.index_add(0, code_V, table_V2[:, 1]).tolist()
-
-
-def _scales(counts: Sequence[int]) -> Float[Tensor, " K"]:
-    """Return the scale of each code; one that never occurs counts as if it did once."""
-    seen_K = torch.tensor(list(counts), dtype=torch.float64) + 1
-    share_K = seen_K / seen_K.sum()
-    return (share_K * (1 - share_K)).sqrt()
 
 
 class LowRank(nn.Module):
@@ -181,7 +171,13 @@ class Adapters:
         model.requires_grad_(False)
         self.model: FastLayerDAG = model
         generator = torch.Generator().manual_seed(derive_seed(seed, "adapters"))
-        self.adapted = tuple(_adapted(model, rank, generator))
+        adapted = []
+        for linear, scale_K in code_scales(model.heads, model.statistics).items():
+            change = LowRank(linear.weight, rank, generator) if rank else None
+            if change is not None:
+                parametrize.register_parametrization(linear, "weight", change)
+            adapted.append(Adapted(linear, change, scale_K))
+        self.adapted = tuple(adapted)
         self.parameters = tuple(p for one in self.adapted for p in one.parameters)
         for parameter in self.parameters:
             parameter.requires_grad_(True)
@@ -214,15 +210,6 @@ class Adapters:
         return {name: tensor.detach() for name, tensor in self.model.state_dict().items()}
 
 
-def _adapted(model: FastLayerDAG, rank: int, generator: torch.Generator) -> Iterator[Adapted]:
-    for linear, scale_K in code_scales(model.heads, model.statistics).items():
-        change = None
-        if rank:
-            change = LowRank(linear.weight, rank, generator)
-            parametrize.register_parametrization(linear, "weight", change)
-        yield Adapted(linear, change, scale_K)
-
-
 @dataclass(frozen=True, eq=False)
 class _Rows:
     """The rows that one linear map is given."""
@@ -235,12 +222,7 @@ class _Rows:
 
     @classmethod
     def from_products(
-        cls,
-        adapted: Adapted,
-        given_SD: Float[Tensor, "S D"],
-        made_SK: Float[Tensor, "S K"],
-        wanted_SK: Float[Tensor, "S K"],
-        unit_S: Int[Tensor, " S"],
+        cls, adapted: Adapted, given_SD: Tensor, made_SK: Tensor, wanted_SK: Tensor, unit_S: Tensor
     ) -> "_Rows":
         """Return the rows by what a pass through the model has found.
 

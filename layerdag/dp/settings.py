@@ -37,9 +37,6 @@ class Privacy:
         rank: Of the low-rank adapters of the readouts; 0 tunes their biases alone.
         canaries: Canary graphs, each included with probability 1/2, to measure a lower bound of the
             privacy loss; even. They cost utility: for runs that audit, not for weights to share.
-
-    Raises:
-        ConfigError: If a value is out of bounds.
     """
 
     epsilon: float | None = None

@@ -1,35 +1,24 @@
-"""Tune a checkpoint with differential privacy, and audit the promise with canaries.
+"""Tune a public model on private units, with a promise beside the weights that canaries audit.
 
-Canaries: strange graphs that take part in private tuning by a coin flip each.
-
-Shape letters: M canaries, P tuned parameters.
-
-A lower bound of the privacy loss from one run: Steinke, Nasr and Jagielski, arXiv 2305.08846.
-
-Each of m canaries takes part or not by a coin of its own. An attacker who sees the weights guesses
-some coins. Under (epsilon, delta) differential privacy the number of right guesses is bounded; if
-more are right, epsilon was larger (Theorem 5.2 of the paper).
-
-Who took part? An attacker who sees the tuned weights and knows everything but the coins.
+Canaries are strange graphs that take part by a coin flip each. An attacker who sees the tuned
+weights, and knows everything but the coins, guesses some of them. Under (epsilon, delta)
+differential privacy the number of right guesses is bounded; if more are right, epsilon was larger:
+a lower bound of the privacy loss from one run (Steinke, Nasr and Jagielski, arXiv 2305.08846,
+Theorem 5.2).
 
 Shape letters: M canaries, P tuned parameters, U units.
-
-Private tuning: a public model, private units, and a promise beside the weights.
-
-Shape letters: P tuned parameters, U units.
 """
 
 import contextlib
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from layerdag.dag.dag import DAG, DAGBatch, GraphSizes
@@ -217,35 +206,33 @@ _FLOOR = 1e-4
 """Added to the variance of every parameter, over the mean variance: some vary in no graph."""
 
 
-@dataclass(eq=False)
 class CanaryAttack:
     """A regression of what tuning changed on the gradients of the canaries.
 
     Differential privacy bounds attackers who know all other units. This one removes what those do
     to the weights, as far as it lies in the directions of their gradients before and after tuning,
-    and weighs each direction by how far coins of other units and noise move it.
+    and weighs each direction by how far coins of other units and noise move it. It begins before
+    tuning; canaries come last in ``decisions``.
     """
 
-    canaries: Canaries  # who may have taken part
-    decisions: UnitDecisions  # of all units, canaries last
-    privacy: Privacy  # settings of the tuning
-    multiplier: float  # standard deviation of the noise over the clipping norm
-    before_P: Float[Tensor, " P"]  # the parameters before tuning
-    known_UP: Float[Tensor, "U P"]  # the other units' gradients before tuning
+    def __init__(
+        self, canaries: Canaries, decisions: UnitDecisions, privacy: Privacy, multiplier: float
+    ) -> None:
+        self.canaries, self.decisions, self.privacy = canaries, decisions, privacy
+        self.multiplier, self.before_P = multiplier, decisions.adapters.flat()
+        self.known_UP = self._others()
 
-    @classmethod
-    def begun(
-        cls, canaries: Canaries, decisions: UnitDecisions, privacy: Privacy, multiplier: float
-    ) -> "CanaryAttack":
-        """Take note of what is known before tuning."""
-        before_P = decisions.adapters.flat()
-        known_UP = _others(canaries, decisions, privacy.clip)
-        return cls(canaries, decisions, privacy, multiplier, before_P, known_UP)
+    def _others(self) -> Tensor:
+        """Return the clipped gradients of all other units."""
+        units = len(self.decisions.nodes_U)
+        count = units - int(self.canaries.took_part_M.sum())
+        gradient_UP, _ = self.decisions.gradients(np.arange(units) < count)
+        return clipped(gradient_UP[:count], self.privacy.clip)
 
     def lower_bound(self, delta: float) -> LowerBound:
         """Guess coins by the parameters that the adapters have now; return what that refutes."""
         clip, rate = self.privacy.clip, self.privacy.sampling_rate
-        parts = (self.known_UP, _others(self.canaries, self.decisions, clip))
+        parts = (self.known_UP, self._others())
         others_2P = torch.stack([part.sum(0) for part in parts]).numpy()
         moved_PP = torch.stack([part.T @ part for part in parts]).mean(0)
         noise_PP = rate * (1 - rate) * moved_PP + (self.multiplier * clip) ** 2 * torch.eye(
@@ -286,13 +273,6 @@ def scores(
     return np.linalg.solve(gram_MM + np.eye(len(gram_MM)), white_PM.T @ white_P[:, 0])
 
 
-def _others(canaries: Canaries, decisions: UnitDecisions, clip: float) -> Float[Tensor, "U P"]:
-    count = len(decisions.nodes_U) - int(canaries.took_part_M.sum())
-    is_other_U = np.arange(len(decisions.nodes_U)) < count
-    gradient_UP, _ = decisions.gradients(is_other_U)
-    return clipped(gradient_UP[:count], clip)
-
-
 OWNER_ONLY = "owner_only/"
 """Beginning of the names of figures that follow from private graphs without noise."""
 
@@ -301,7 +281,7 @@ _NEIGHBORS = "one {unit} replaced by an empty one; the number of {unit}s is publ
 
 @dataclass(frozen=True, eq=False)
 class PrivateRun:
-    """What to tune_privately, on what, and where to put it."""
+    """What to tune, on what, and where to put it."""
 
     spec: ModelSpec  # of the public base, unchanged
     start: InitialWeights  # Weights of the public base
@@ -390,122 +370,93 @@ def tune_privately(
         UsageError: If another run stands there and may not be replaced, or another process is
             training there.
     """
-    if run.privacy.epsilon is not None and math.isfinite(run.privacy.epsilon):
+    began, privacy = time.monotonic(), run.privacy
+    generator = generator or SecretGenerator()
+    assert privacy.epsilon is not None
+    if math.isfinite(privacy.epsilon):
         require_accountant()
     with (
         hold_run(run.directory, overwrite=run.overwrite),
         contextlib.closing(begin_run(run.directory, run.record)) as log,
     ):
-        return _tuned(run, device, (log, *loggers), generator or SecretGenerator())
-
-
-def _tuned(
-    run: PrivateRun,
-    device: torch.device | str,
-    loggers: Sequence[Logger],
-    generator: SecretGenerator,
-) -> PrivateResult:
-    began, privacy = time.monotonic(), run.privacy
-    assert privacy.epsilon is not None
-    delta = privacy.delta_for(run.units.count)
-    rate = (privacy.steps, privacy.sampling_rate)
-    multiplier = noise_multiplier(privacy.epsilon, delta, *rate)
-    model = build_model(run.spec).to(device).eval()
-    model.load_state_dict(dict(run.start.weights))
-    adapters = Adapters(model, privacy.rank, run.seed)
-    canaries = Canaries.drawn(adapters, privacy.canaries, generator)
-    decisions = UnitDecisions.from_units(adapters, canaries.beside(run.units, device))
-    attack = (
-        CanaryAttack.begun(canaries, decisions, privacy, multiplier) if privacy.canaries else None
-    )
-    tuner = _Tuner(decisions, run.units.count, privacy, multiplier, generator, loggers)
-    after_P = tuner.mean_of_last_half()
-    adapters.set(after_P)
-    bound = None if attack is None else attack.lower_bound(delta)
-    weights = adapters.merge()
-    guarantee = Guarantee(
-        epsilon=privacy.epsilon if multiplier else None,
-        delta=delta,
-        unit=privacy.unit,
-        neighbors=_NEIGHBORS.format(unit=privacy.unit),
-        accountant=accountant_name() if multiplier else "none",
-        noise_multiplier=multiplier,
-        sampling_rate=privacy.sampling_rate,
-        steps=privacy.steps,
-        clip=privacy.clip,
-        trained_parameters=adapters.count,
-        noise=generator.description,
-        lower_bound=None if bound is None else bound.epsilon,
-    )
-    best = _write(run, weights, guarantee)
+        delta = privacy.delta_for(run.units.count)
+        rate = (privacy.steps, privacy.sampling_rate)
+        multiplier = noise_multiplier(privacy.epsilon, delta, *rate)
+        model = build_model(run.spec).to(device).eval()
+        model.load_state_dict(dict(run.start.weights))
+        adapters = Adapters(model, privacy.rank, run.seed)
+        canaries = Canaries.drawn(adapters, privacy.canaries, generator)
+        decisions = UnitDecisions.from_units(adapters, canaries.beside(run.units, device))
+        attack = None
+        if privacy.canaries:
+            attack = CanaryAttack(canaries, decisions, privacy, multiplier)
+        sums = _noisy_sums(decisions, privacy, multiplier, generator, (log, *loggers))
+        adapters.set(_mean_of_last_half(adapters, sums, run))
+        bound = None if attack is None else attack.lower_bound(delta).epsilon
+        guarantee = Guarantee(
+            epsilon=privacy.epsilon if multiplier else None,
+            delta=delta,
+            unit=privacy.unit,
+            neighbors=_NEIGHBORS.format(unit=privacy.unit),
+            accountant=accountant_name() if multiplier else "none",
+            noise_multiplier=multiplier,
+            sampling_rate=privacy.sampling_rate,
+            steps=privacy.steps,
+            clip=privacy.clip,
+            trained_parameters=adapters.count,
+            noise=generator.description,
+            lower_bound=bound,
+        )
+        # Hashes of the split and of the data would confirm a guess of them, so they are left out:
+        # nothing in the checkpoint follows from private graphs but the tuned weights.
+        meta = CheckpointMeta(
+            step=privacy.steps, seed=run.seed, origin=run.start.origin, privacy=guarantee
+        )
+        weights = adapters.merge()
+        contents = CheckpointContents(run.spec, weights, run.schema, run.run_config, meta)
+        best = run.directory / BEST
+        save_checkpoint(best, contents, overwrite=True)
     seconds = time.monotonic() - began
     result = TrainResult("budget", privacy.steps, seconds, {}, best, run.directory / LAST)
     return PrivateResult(result, guarantee)
 
 
-@dataclass(eq=False)
-class _Tuner:
-    """The steps of a run."""
+def _mean_of_last_half(adapters: Adapters, sums: Iterator[Tensor], run: PrivateRun) -> Tensor:
+    """Make a step with each noisy sum; return the mean parameters of the second half of them."""
+    privacy = run.privacy
+    value_P = adapters.flat()
+    speed_P, total_P = torch.zeros_like(value_P), torch.zeros_like(value_P)
+    first = privacy.steps // 2
+    usual = privacy.clip * privacy.sampling_rate * run.units.count
+    for step, sum_P in enumerate(sums):
+        speed_P = privacy.momentum * speed_P + sum_P / usual
+        value_P = value_P - privacy.learning_rate * speed_P
+        adapters.set(value_P)
+        if step >= first:
+            total_P += value_P
+    return total_P / (privacy.steps - first)
 
-    decisions: UnitDecisions  # of all units, canaries included
-    num_units: int  # units without canaries
-    privacy: Privacy  # settings
-    multiplier: float  # standard deviation of the noise over the clipping norm
-    generator: SecretGenerator  # of noise and samples
-    loggers: Sequence[Logger]  # take private figures
 
-    def mean_of_last_half(self) -> Float[Tensor, " P"]:
-        """Make all steps; return the mean parameters of the second half of them."""
-        privacy, adapters = self.privacy, self.decisions.adapters
-        value_P = adapters.flat()
-        speed_P, sum_P = torch.zeros_like(value_P), torch.zeros_like(value_P)
-        first = privacy.steps // 2
-        usual = privacy.clip * privacy.sampling_rate * self.num_units
-        for step in range(privacy.steps):
-            speed_P = privacy.momentum * speed_P + self._noisy_sum(step) / usual
-            value_P = value_P - privacy.learning_rate * speed_P
-            adapters.set(value_P)
-            if step >= first:
-                sum_P += value_P
-        return sum_P / (privacy.steps - first)
-
-    def _noisy_sum(self, step: int) -> Float[Tensor, " P"]:
-        privacy = self.privacy
-        chosen_U = self.generator.coins(len(self.decisions.nodes_U), privacy.sampling_rate)
-        gradient_UP, nats = self.decisions.gradients(chosen_U)
-        self._log(step, nats, chosen_U, gradient_UP)
-        noise_P = self.multiplier * privacy.clip * self.generator.normal(gradient_UP.shape[1])
-        return clipped(gradient_UP, privacy.clip).sum(0) + noise_P
-
-    def _log(
-        self,
-        step: int,
-        nats: float,
-        chosen_U: np.ndarray,
-        gradient_UP: Float[Tensor, "U P"],
-    ) -> None:
-        """Hand private figures to the loggers; nats are those of the tuned decisions."""
-        if not self.loggers:
-            return
-        norm_U = gradient_UP.norm(dim=1)[torch.from_numpy(chosen_U)]
-        nodes = float(self.decisions.nodes_U[torch.from_numpy(chosen_U)].sum())
+def _noisy_sums(
+    decisions: UnitDecisions,
+    privacy: Privacy,
+    multiplier: float,
+    generator: SecretGenerator,
+    loggers: Sequence[Logger],
+) -> Iterator[Tensor]:
+    """Yield the noisy sum of clipped gradients of each step, by the parameters as they are then."""
+    for step in range(1, privacy.steps + 1):
+        chosen_U = generator.coins(len(decisions.nodes_U), privacy.sampling_rate)
+        gradient_UP, nats = decisions.gradients(chosen_U)
+        is_chosen_U = torch.from_numpy(chosen_U)
+        norm_U = gradient_UP.norm(dim=1)[is_chosen_U]
+        nodes = float(decisions.nodes_U[is_chosen_U].sum())
         figures = {
             f"{OWNER_ONLY}nats_per_node": nats / max(nodes, 1.0),
             f"{OWNER_ONLY}units": float(chosen_U.sum()),
-            f"{OWNER_ONLY}clipped": float((norm_U > self.privacy.clip).double().mean()),
+            f"{OWNER_ONLY}clipped": float((norm_U > privacy.clip).double().mean()),
         }
-        for logger in self.loggers:
-            logger.log(step + 1, figures)
-
-
-def _write(run: PrivateRun, weights: Mapping[str, Tensor], guarantee: Guarantee) -> Path:
-    """Write the checkpoint; nothing in it follows from private graphs but the tuned weights.
-
-    Hashes of the split and of the data would confirm a guess of them, so they are left out.
-    """
-    meta = CheckpointMeta(
-        step=run.privacy.steps, seed=run.seed, origin=run.start.origin, privacy=guarantee
-    )
-    contents = CheckpointContents(run.spec, weights, run.schema, run.run_config, meta)
-    save_checkpoint(run.directory / BEST, contents, overwrite=True)
-    return run.directory / BEST
+        for logger in loggers:
+            logger.log(step, figures)
+        noise_P = multiplier * privacy.clip * generator.normal(gradient_UP.shape[1])
+        yield clipped(gradient_UP, privacy.clip).sum(0) + noise_P

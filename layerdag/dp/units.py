@@ -3,7 +3,7 @@
 Shape letters: B graphs, G graphs of a micro-batch, U units.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,7 +62,13 @@ def read_owners(file: Path, names: Sequence[str]) -> list[str]:
     Raises:
         DataError: If the file cannot be read, or does not say who owns a graph.
     """
-    owner_of = _owners(file)
+    owner_of: dict[str, str] = {}
+    for line, row in read_table(file, _COLUMNS).rows():
+        name, owner = row["graph"], row["owner"]
+        if owner_of.setdefault(name, owner) != owner:
+            raise DataError(
+                f"{file}: line {line}: graph '{name:.80}' has two owners; keep one of them."
+            )
     missing = [name for name in names if name not in owner_of]
     if missing:
         raise DataError(
@@ -70,14 +76,3 @@ def read_owners(file: Path, names: Sequence[str]) -> list[str]:
             "every graph of the training part a line."
         )
     return [owner_of[name] for name in names]
-
-
-def _owners(file: Path) -> Mapping[str, str]:
-    owners: dict[str, str] = {}
-    for line, row in read_table(file, _COLUMNS).rows():
-        name, owner = row["graph"], row["owner"]
-        if owners.setdefault(name, owner) != owner:
-            raise DataError(
-                f"{file}: line {line}: graph '{name:.80}' has two owners; keep one of them."
-            )
-    return owners
