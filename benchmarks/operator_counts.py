@@ -246,7 +246,7 @@ def round_counts(model: FastLayerDAG, request: SampleRequest, rounds: int = 12) 
     it does not here, so that there must be room for all rounds.
     """
     with torch.inference_mode():
-        sampler = TensorSampler(model.sampler_modules, request)
+        sampler = TensorSampler(model, request)
         assert rounds < sampler.rounds.extent.tokens
         with counted() as counts:
             for _ in range(rounds):

@@ -42,10 +42,6 @@ class JointCodeMasks:
     pairs_FF: Bool[Tensor, "F F"]
     graph_BF: Bool[Tensor, "B F"]  # which codes the nodes of each graph can have
 
-    def repeated(self, times: int) -> "JointCodeMasks":
-        """Return the same with each graph so many times, one after another."""
-        return JointCodeMasks(self.pairs_FF, self.graph_BF.repeat_interleave(times, dim=0))
-
 
 Faults = Callable[[Sequence[DAG]], Sequence[float]]
 """How much is wrong with each of some finished graphs, the candidates of a graph in a row."""
@@ -122,17 +118,17 @@ class SampleRequest:
         sizes = (self.nodes_B, self.layers_B)
         return torch.stack([unknown_B if s_B is None else s_B.float().cpu() for s_B in sizes], 1)
 
-    def part(self, of: slice) -> "SampleRequest":
-        """Return what is asked for of some of the graphs."""
-        possible = self.possible
+    def of_graphs(self, graphs: Sequence[int]) -> "SampleRequest":
+        """Return the request for some of the graphs, each as often as it is named."""
+        rows, possible = list(graphs), self.possible
         return replace(
             self,
-            numeric_BC=self.numeric_BC[of],
-            category_BM=self.category_BM[of],
-            seeds=self.seeds[of],
-            nodes_B=None if self.nodes_B is None else self.nodes_B[of],
-            layers_B=None if self.layers_B is None else self.layers_B[of],
-            possible=possible and JointCodeMasks(possible.pairs_FF, possible.graph_BF[of]),
+            numeric_BC=self.numeric_BC[rows],
+            category_BM=self.category_BM[rows],
+            seeds=tuple(self.seeds[row] for row in rows),
+            nodes_B=None if self.nodes_B is None else self.nodes_B[rows],
+            layers_B=None if self.layers_B is None else self.layers_B[rows],
+            possible=possible and replace(possible, graph_BF=possible.graph_BF[rows]),
         )
 
 
@@ -152,44 +148,6 @@ def require_request(request: object) -> None:
         )
 
 
-class BatchSizes(ABC):
-    """Sizes of all tensors of a batch, to which smaller batches can be padded."""
-
-    @property
-    @abstractmethod
-    def scales(self) -> tuple[int, ...]:
-        """Sizes to which time and memory are about proportional."""
-
-    @abstractmethod
-    def hold(self, other: "BatchSizes") -> bool:
-        """Return whether a batch of the sizes ``other`` can be padded to these."""
-
-    @abstractmethod
-    def grown(self, other: "BatchSizes", room: float) -> "BatchSizes":
-        """Return sizes that also hold a batch of the sizes ``other``.
-
-        Args:
-            other: Of a batch.
-            room: Factor of what is larger there, so that somewhat larger batches fit, too.
-        """
-
-
-class BatchPadding(ABC):
-    """Pads batches of the host, with what a model derived from them, to fixed sizes."""
-
-    @abstractmethod
-    def sizes(self, derived: DAGBatch) -> BatchSizes:
-        """Return the smallest sizes to which a batch can be padded."""
-
-    @abstractmethod
-    def padded(self, derived: DAGBatch, sizes: BatchSizes) -> DAGBatch:
-        """Return a batch of these sizes, which hold its own, with the same losses."""
-
-    @abstractmethod
-    def counts(self, derived: DAGBatch) -> Mapping[str, float]:
-        """Return the decisions of a batch by objective."""
-
-
 class DAGModel(nn.Module, ABC):
     """A layerwise generative model of attributed DAGs."""
 
@@ -202,9 +160,24 @@ class DAGModel(nn.Module, ABC):
         return batch
 
     @property
-    def padding(self) -> BatchPadding | None:
-        """How batches are padded, so that a GPU can record steps; None if they cannot be."""
-        return None
+    def pads_batches(self) -> bool:
+        """Whether batches can be padded to given sizes, so that a GPU can record steps.
+
+        If so, the model has the three methods that follow, for batches that ``derived`` returned.
+        """
+        return False
+
+    def padded_sizes(self, derived: DAGBatch) -> Mapping[str, int]:
+        """Return the sizes of a batch by name, "nodes" among them."""
+        raise NotImplementedError
+
+    def padded(self, derived: DAGBatch, sizes: Mapping[str, int]) -> DAGBatch:
+        """Return a batch of these sizes, none below its own, with the same losses."""
+        raise NotImplementedError
+
+    def decisions(self, derived: DAGBatch) -> Mapping[str, float]:
+        """Return the number of decisions of a batch by objective."""
+        raise NotImplementedError
 
     @property
     def is_sum_over_graphs(self) -> bool:

@@ -9,7 +9,6 @@ from itertools import pairwise
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from layerdag.dag.dag import DAG, DAGBatch
@@ -40,18 +39,13 @@ def resample(
     """
     count = request.best_of
     repeated = replace(
-        request,
-        numeric_BC=request.numeric_BC.repeat_interleave(count, dim=0),
-        category_BM=request.category_BM.repeat_interleave(count, dim=0),
+        request.of_graphs([graph for graph in range(len(request.seeds)) for _ in range(count)]),
         seeds=tuple(
             derive_seed(seed, "candidate", j) if j else seed
             for seed in request.seeds
             for j in range(count)
         ),
         best_of=1,
-        nodes_B=None if request.nodes_B is None else request.nodes_B.repeat_interleave(count),
-        layers_B=None if request.layers_B is None else request.layers_B.repeat_interleave(count),
-        possible=None if request.possible is None else request.possible.repeated(count),
     )
     sampled = sample(repeated)
     score_P = _scores(score, request, repeated, sampled.dags)
@@ -79,7 +73,7 @@ def _scores(
     request: SampleRequest,
     repeated: SampleRequest,
     dags: Sequence[DAG],
-) -> Float[Tensor, " P"]:
+) -> Tensor:
     """Return the score of every candidate; those of one graph are scored together."""
     count = request.best_of
     nodes_B = np.array([dag.num_nodes for dag in dags]).reshape(-1, count).sum(axis=1)
@@ -89,5 +83,5 @@ def _scores(
     for start, end in pairwise(starts):
         of = slice(start * count, end * count)
         batch = DAGBatch.from_dags(dags[of], repeated.numeric_BC[of], repeated.category_BM[of])
-        found.append(score(batch, request.part(slice(start, end))).cpu().double())
+        found.append(score(batch, request.of_graphs(range(start, end))).cpu().double())
     return torch.cat(found)

@@ -24,26 +24,16 @@ MAX_COLUMNS = 1_000
 """Attributes of a node, conditions of a graph."""
 
 
-def require_between(model: str, low: int | float, high: int | float, **values: int | float) -> None:
-    """Refuse settings that are not between ``low`` and ``high``, both included.
+def require_valid(
+    model: str, group: str, settings: Any, **bounds: tuple[int | float, int | float]
+) -> None:
+    """Refuse settings out of bounds, and words that are not among the choices of a ``Literal``.
+
+    Bounds are included. What may be None has no bounds then. ``group`` is the place of the settings
+    in the tree, such as "encoder", or "".
 
     Raises:
-        ConfigError: Names the model and the first setting out of bounds; NaN is.
-    """
-    for name, value in values.items():
-        if not low <= value <= high:
-            raise ConfigError(
-                f"model '{model}': '{name}' must be from {low:g} to {high:g}, found {value!r:.40}."
-            )
-
-
-def require_choices(model: str, group: str, settings: Any) -> None:
-    """Refuse words that are not among the choices a setting is annotated with (``Literal``).
-
-    ``group`` is the place of the settings in the tree, such as "encoder".
-
-    Raises:
-        ConfigError: Names the model, the setting and its choices.
+        ConfigError: Names the model, the first such setting, and what it may be; NaN is out.
     """
     for name, hint in typing.get_type_hints(type(settings)).items():
         literals = [
@@ -51,13 +41,15 @@ def require_choices(model: str, group: str, settings: Any) -> None:
         ]
         choices = [choice for literal in literals for choice in typing.get_args(literal)]
         value = getattr(settings, name)
-        optional = type(None) in typing.get_args(hint)
-        if choices and value not in choices and not (optional and value is None):
+        if value is None and type(None) in typing.get_args(hint):
+            continue
+        wanted = " or ".join(map(repr, choices)) if choices and value not in choices else ""
+        low, high = bounds.get(name, (0, 0))
+        if name in bounds and not low <= value <= high:
+            wanted = f"from {low:g} to {high:g}"
+        if wanted:
             where = f"{group}.{name}" if group else name
-            raise ConfigError(
-                f"model '{model}': '{where}' must be {' or '.join(map(repr, choices))}, found "
-                f"{value!r:.40}."
-            )
+            raise ConfigError(f"model '{model}': '{where}' must be {wanted}, found {value!r:.40}.")
 
 
 def require_few(sizes: GraphSizes) -> None:

@@ -1,14 +1,15 @@
 """The settings of both models as trees; configs/model has a file for each with the same keys.
 
 Where a part can be left out or exchanged, the setting names the choice, and the constructor takes
-the component of that name (configs/experiment/ablation, docs/explanation/fast-model.md).
+the component of that name (configs/experiment/ablation, docs/explanation/fast-model.md). A value
+out of bounds raises ConfigError.
 """
 
 from dataclasses import dataclass, field
 from typing import Literal
 
 from layerdag.errors import ConfigError
-from layerdag.models.bounds import MAX_DEPTH, MAX_STEPS, MAX_WIDTH, require_between, require_choices
+from layerdag.models.bounds import MAX_DEPTH, MAX_STEPS, MAX_WIDTH, require_valid
 
 HEAD_WIDTH = 32
 """Width of an attention head, and of the keys of candidate parents."""
@@ -33,9 +34,6 @@ class EncoderConfig:
         dropout: Fraction of the encoder's inputs and outputs dropped in training.
         token_dropout: Fraction of tokens whose embedding is zeroed in training; with a few hundred
             graphs the model would otherwise memorize prefixes.
-
-    Raises:
-        ConfigError: If a value is out of bounds.
     """
 
     kind: str = "window"
@@ -46,10 +44,9 @@ class EncoderConfig:
     token_dropout: float = 0.15
 
     def __post_init__(self) -> None:
-        require_choices("fast", "encoder", self)
-        rates = {"encoder.dropout": self.dropout, "encoder.token_dropout": self.token_dropout}
-        require_between("fast", 1, MAX_WIDTH, **{"encoder.block": self.block})
-        require_between("fast", 0, 1, **rates)
+        rate = (0, 1)
+        bounds = {"block": (1, MAX_WIDTH), "dropout": rate, "token_dropout": rate}
+        require_valid("fast", "encoder", self, **bounds)
 
 
 @dataclass(frozen=True)
@@ -63,9 +60,6 @@ class ConditioningConfig:
         remaining_sizes: "encoded": every token knows how many nodes and layers are still to come of
             those asked for; "none": it does not. None: "encoded" in jobs of traces with both
             numbers among their conditions, "none" elsewhere.
-
-    Raises:
-        ConfigError: If the fraction is not in [0, 1], or the positions are not ascending.
     """
 
     dropout: float = 0.1
@@ -73,19 +67,17 @@ class ConditioningConfig:
     remaining_sizes: Literal["encoded", "none"] | None = None
 
     def __post_init__(self) -> None:
-        require_choices("fast", "conditioning", self)
-        require_between("fast", 0, 1, **{"conditioning.dropout": self.dropout})
-        starts = self.position_buckets
+        require_valid("fast", "conditioning", self, dropout=(0, 1))
+        starts, where = self.position_buckets, "'conditioning.position_buckets' must be"
+        if len(starts) > MAX_DEPTH:
+            raise ConfigError(f"model 'fast': {where} at most {MAX_DEPTH}, found {len(starts):,}.")
         if starts != tuple(sorted(set(starts))) or any(
             not 1 <= start <= _MAX_POSITION for start in starts
         ):
             raise ConfigError(
-                "model 'fast': 'conditioning.position_buckets' must be ascending positions from 1 "
-                f"to {_MAX_POSITION:,}, found {list(starts)!r:.60}."
+                f"model 'fast': {where} ascending positions from 1 to {_MAX_POSITION:,}, found "
+                f"{list(starts)!r:.60}."
             )
-        require_between(
-            "fast", 0, MAX_DEPTH, **{"number of conditioning.position_buckets": len(starts)}
-        )
 
 
 @dataclass(frozen=True)
@@ -106,7 +98,7 @@ class HeadsConfig:
     chosen_parents: Literal["last", "all"] = "last"
 
     def __post_init__(self) -> None:
-        require_choices("fast", "heads", self)
+        require_valid("fast", "heads", self)
 
 
 @dataclass(frozen=True)
@@ -135,7 +127,7 @@ class ConstraintConfig:
     edge_types: Literal["observed", "unlimited"] | None = None
 
     def __post_init__(self) -> None:
-        require_choices("fast", "constraints", self)
+        require_valid("fast", "constraints", self)
 
 
 @dataclass(frozen=True)
@@ -146,9 +138,6 @@ class PosteriorConfig:
         width: Features of a node; None: three quarters of the model's width.
         rounds: Rounds of message passing.
         dropout: Fraction of features dropped in training.
-
-    Raises:
-        ConfigError: If a value is out of bounds.
     """
 
     width: int | None = None
@@ -156,9 +145,8 @@ class PosteriorConfig:
     dropout: float = 0.1
 
     def __post_init__(self) -> None:
-        require_between("fast", 1, MAX_WIDTH, **{"posterior.width": self.width or 1})
-        require_between("fast", 0, MAX_DEPTH, **{"posterior.rounds": self.rounds})
-        require_between("fast", 0, 1, **{"posterior.dropout": self.dropout})
+        bounds = {"width": (1, MAX_WIDTH), "rounds": (0, MAX_DEPTH), "dropout": (0, 1)}
+        require_valid("fast", "posterior", self, **bounds)
 
 
 @dataclass(frozen=True)
@@ -178,9 +166,6 @@ class FastConfig:
         heads: The decisions about a node.
         constraints: What a sampled graph may not do.
         posterior: The network that predicts conditions.
-
-    Raises:
-        ConfigError: If a value is out of bounds.
     """
 
     width: int = 128
@@ -193,8 +178,7 @@ class FastConfig:
     posterior: PosteriorConfig = field(default_factory=PosteriorConfig)
 
     def __post_init__(self) -> None:
-        require_between("fast", 1, MAX_WIDTH, width=self.width)
-        require_between("fast", 1, MAX_DEPTH, depth=self.depth)
+        require_valid("fast", "", self, width=(1, MAX_WIDTH), depth=(1, MAX_DEPTH))
         if self.width % HEAD_WIDTH:
             raise ConfigError(
                 f"The fast model needs a width that is a multiple of {HEAD_WIDTH}, found "
@@ -214,17 +198,15 @@ class LayerSizeConfig:
     Attributes:
         width: Width of the prefix encoder, even.
         rounds: Its rounds of message passing.
-
-    Raises:
-        ConfigError: If a value is out of bounds, or the width is odd.
     """
 
     width: int = 64
     rounds: int = 3
 
     def __post_init__(self) -> None:
-        _require_even_width("layer_size", self.width)
-        require_between("reference", 0, MAX_DEPTH, **{"layer_size.rounds": self.rounds})
+        bounds = {"width": (1, MAX_WIDTH), "rounds": (0, MAX_DEPTH)}
+        require_valid("reference", "layer_size", self, **bounds)
+        _require_even("layer_size", self.width)
 
 
 @dataclass(frozen=True)
@@ -237,9 +219,6 @@ class NodeConfig:
         blocks: Transformer blocks over the nodes of the new layer.
         heads: Their attention heads, which divide the width.
         steps: Diffusion steps.
-
-    Raises:
-        ConfigError: If a value is out of bounds, or the width is odd or no multiple of the heads.
     """
 
     width: int = 64
@@ -249,11 +228,10 @@ class NodeConfig:
     steps: int = 64
 
     def __post_init__(self) -> None:
-        depths = {"node.rounds": self.rounds, "node.blocks": self.blocks}
-        _require_even_width("node", self.width)
-        require_between("reference", 1, MAX_WIDTH, **{"node.heads": self.heads})
-        require_between("reference", 0, MAX_DEPTH, **depths)
-        require_between("reference", 1, MAX_STEPS, **{"node.steps": self.steps})
+        width, depth = (1, MAX_WIDTH), (0, MAX_DEPTH)
+        bounds = {"width": width, "heads": width, "rounds": depth, "blocks": depth}
+        require_valid("reference", "node", self, **bounds, steps=(1, MAX_STEPS))
+        _require_even("node", self.width)
         if self.blocks and self.width % self.heads:
             raise ConfigError(
                 f"model 'reference': 'node.width' must be a multiple of 'node.heads', found "
@@ -269,9 +247,6 @@ class EdgeConfig:
         width: Width of the encoder of prefix, new nodes and noisy edges, even.
         rounds: Its rounds of message passing.
         steps: Diffusion steps.
-
-    Raises:
-        ConfigError: If a value is out of bounds, or the width is odd.
     """
 
     width: int = 64
@@ -279,9 +254,9 @@ class EdgeConfig:
     steps: int = 16
 
     def __post_init__(self) -> None:
-        _require_even_width("edge", self.width)
-        require_between("reference", 0, MAX_DEPTH, **{"edge.rounds": self.rounds})
-        require_between("reference", 1, MAX_STEPS, **{"edge.steps": self.steps})
+        bounds = {"width": (1, MAX_WIDTH), "rounds": (0, MAX_DEPTH), "steps": (1, MAX_STEPS)}
+        require_valid("reference", "edge", self, **bounds)
+        _require_even("edge", self.width)
 
 
 @dataclass(frozen=True)
@@ -295,7 +270,7 @@ class ReferenceConditioningConfig:
     dropout: float = 0.1
 
     def __post_init__(self) -> None:
-        require_between("reference", 0, 1, **{"conditioning.dropout": self.dropout})
+        require_valid("reference", "conditioning", self, dropout=(0, 1))
 
 
 @dataclass(frozen=True)
@@ -312,9 +287,6 @@ class ReferenceConfig:
             x nodes / 2), a random part of them is taken; 0 always takes all.
         sampling_precision: "float64", by which a graph does not depend on its batch mates, or
             "float32", which is faster.
-
-    Raises:
-        ConfigError: If a value is out of bounds.
     """
 
     layer_size: LayerSizeConfig = field(default_factory=LayerSizeConfig)
@@ -325,16 +297,10 @@ class ReferenceConfig:
     sampling_precision: Literal["float64", "float32"] = "float64"
 
     def __post_init__(self) -> None:
-        require_choices("reference", "", self)
-        require_between("reference", 0, 1e9, budget=self.budget)
+        require_valid("reference", "", self, budget=(0, 10**9))
 
 
-def _require_even_width(part: str, width: int) -> None:
-    """Refuse a width of which sines and cosines cannot take a half each.
-
-    Raises:
-        ConfigError: Names the setting.
-    """
-    require_between("reference", 1, MAX_WIDTH, **{f"{part}.width": width})
+def _require_even(part: str, width: int) -> None:
+    """Refuse a width of which sines and cosines cannot take a half each."""
     if width % 2:
         raise ConfigError(f"model 'reference': '{part}.width' must be even, found {width}.")

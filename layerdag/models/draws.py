@@ -1,18 +1,10 @@
-"""Uniforms by seed, subsets, guidance.
+"""Random draws: uniforms by seed, categories, subsets, guidance; and DAGs from what was drawn.
 
-Sampled nodes and edges, flat through all graphs, as one DAG per graph.
-
-Sampling of categories from one uniform each.
-
-Uniforms that depend on a sample's own seed alone, computed for all samples at once.
-
-Both kinds are SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): number k of a stream is a mix of
-``state + k * gamma``, so any position of any stream is a few integer operations on an array. A
-graph therefore does not depend on the other graphs of its batch. ``SampleStreams`` are read one
-after another, for models whose draws follow each other; ``slot_uniforms`` are addressed by position
-and slot, for models that make the same decisions about every node.
-
-Draws without replacement from groups of candidates, all groups at once.
+Uniforms depend on a sample's own seed alone and are computed for all samples at once. Both kinds
+are SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): number k of a stream is a mix of ``state + k *
+gamma``, so any position of any stream is a few integer operations on an array. ``SampleStreams``
+are read one after another, for models whose draws follow each other; ``slot_uniforms`` are
+addressed by position and slot, for models that make the same decisions about every node.
 
 Shape letters: A node attributes, B graphs, E edges, G groups of rows, K codes, N nodes, O options,
 R rows, U uniforms, n nodes of one graph.

@@ -55,19 +55,18 @@ _NO_SUCH_CODE = -2  # train.h
 _EPSILON = 1e-5  # of normalizations, also in rows.h
 
 
-class Matrix(ctypes.Structure):
-    """A matrix without gaps, of bfloat16 where ``low`` says so, else of single precision."""
+def structure(name: str, *groups: tuple[str, type]) -> type[ctypes.Structure]:
+    """Return a structure of C: names of fields, separated by blanks, and the type of each group."""
+    fields = [(field, kind) for names, kind in groups for field in names.split()]
+    return type(name, (ctypes.Structure,), {"_fields_": fields})
 
-    _fields_ = (("at", ctypes.c_void_p), ("low", ctypes.c_int64))
 
+NUMBER, POINTER = ctypes.c_int64, ctypes.c_void_p
 
-class _Activation(ctypes.Structure):
-    _fields_ = (
-        ("width", ctypes.c_int64),
-        ("gelu", ctypes.c_int64),
-        ("weight", ctypes.c_void_p),
-        ("bias", ctypes.c_void_p),
-    )
+Matrix = structure("Matrix", ("at", POINTER), ("low", NUMBER))
+"""A matrix without gaps, of bfloat16 where ``low`` says so, else of single precision."""
+
+_Activation = structure("_Activation", ("width gelu", NUMBER), ("weight bias", POINTER))
 
 
 @cache
@@ -296,11 +295,7 @@ class _EmbeddingSum(torch.autograd.Function):
         return None, None, of_table_KD
 
 
-class _Edges(ctypes.Structure):
-    _fields_ = (
-        *((name, ctypes.c_int64) for name in ("nodes", "edges", "width", "kinds")),
-        *((name, ctypes.c_void_p) for name in ("source", "target", "kind")),
-    )
+_Edges = structure("_Edges", ("nodes edges width kinds", NUMBER), ("source target kind", POINTER))
 
 
 def message_sum(

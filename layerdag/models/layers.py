@@ -1,16 +1,6 @@
-"""Attention, messages, embeddings, rows.
+"""What acts on rows: gathering, sums over segments (groups of rows), attention, maps, embeddings.
 
-Operations on flat rows: gathering, and sums over segments (groups of rows).
-
-Self-attention among the rows of each segment, without padding to the longest one.
-
-Counts without an upper bound as categories: exact while small, then ever wider bins.
-
-Maps and dropout that act on every row by itself.
-
-Embeddings of codes and of positions.
-
-Message passing along and against the edges of a graph.
+Rows of a batch are flat, without padding.
 
 Shape letters: D width of a state, F feature columns, G groups of rows, H heads, K codes, R rows, V
 edges among rows, d width of a head or key, w window.
@@ -21,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -156,9 +146,7 @@ class SegmentAttention(nn.Module):
             )
         return self.output(mixed_RD)
 
-    def _attend(
-        self, projected_Gw3D: Float[Tensor, "G w _"], valid_Gw: Bool[Tensor, "G w"]
-    ) -> Float[Tensor, "G w D"]:
+    def _attend(self, projected_Gw3D: Tensor, valid_Gw: Tensor) -> Tensor:
         split = projected_Gw3D.unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
         query, key, value = split.unbind(0)
         mask_G11w = valid_Gw[:, None, None, :]
@@ -213,41 +201,29 @@ class LinearMap:
 _GROWTH = 1.25
 
 
-@dataclass(frozen=True)
-class CountCode:
-    """A code for non-negative integers: one category each up to ``exact``, wider bins above.
-
-    The last bin lies beyond the largest count of the training data, so that unseen counts have a
-    positive probability. It starts one past the largest count and ends at 1.5 times its start.
-    """
-
-    exact: int  # counts 0 ... ``exact`` are categories of their own
-    largest: int  # largest count of the training data
-
-    @property
-    def lows(self) -> tuple[int, ...]:
-        """Smallest count of each bin, followed by the end of the last bin."""
-        lows = list(range(self.exact + 1))
-        while lows[-1] < self.largest + 1:
-            lows.append(min(max(lows[-1] + 1, int(lows[-1] * _GROWTH)), self.largest + 1))
-        return (*lows, max(lows[-1] + 1, lows[-1] * 3 // 2))
-
-    @property
-    def num_codes(self) -> int:
-        """Number of categories."""
-        return len(self.lows) - 1
+def count_bins(exact: int, largest: int) -> tuple[int, ...]:
+    """Return the smallest count of each bin, then the end of the last one (``CountEncoder``)."""
+    lows = list(range(exact + 1))
+    while lows[-1] < largest + 1:
+        lows.append(min(max(lows[-1] + 1, int(lows[-1] * _GROWTH)), largest + 1))
+    return (*lows, max(lows[-1] + 1, lows[-1] * 3 // 2))
 
 
 class CountEncoder(nn.Module):
-    """``CountCode`` on tensors; holds the bin borders on the device of the model."""
+    """A code for non-negative integers: one category each up to ``exact``, wider bins above.
+
+    The last bin is beyond ``largest``, the largest count of the training data, so that unseen
+    counts have a positive probability: it ends at 1.5 times its start.
+    """
 
     lows_K1: Tensor
 
-    def __init__(self, code: CountCode) -> None:
+    def __init__(self, exact: int, largest: int) -> None:
         super().__init__()
-        self.num_codes = code.num_codes
-        self.register_buffer("lows_K1", torch.tensor(code.lows), persistent=False)
-        self._host_lows_K1 = torch.tensor(code.lows, device="cpu")  # batches are made on the host
+        lows = count_bins(exact, largest)
+        self.num_codes = len(lows) - 1
+        self.register_buffer("lows_K1", torch.tensor(lows), persistent=False)
+        self._host_lows_K1 = torch.tensor(lows, device="cpu")  # batches are made on the host
         self._host_log_width_K = self._host_lows_K1.diff().log()
 
     def encode(self, count: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:

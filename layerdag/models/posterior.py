@@ -18,7 +18,6 @@ from layerdag.dag.dag import DAGBatch, GraphSizes
 from layerdag.models.base import LossTerm
 from layerdag.models.fused import pool, product_dtype
 from layerdag.models.layers import (
-    CountCode,
     CountEncoder,
     MessagePassingLayer,
     SumEmbedding,
@@ -27,8 +26,6 @@ from layerdag.models.layers import (
     segment_max,
     segment_mean,
 )
-
-_COUNT = CountCode(exact=8, largest=4096)
 
 # Number of graph sizes among the inputs (nodes, layers, edges), and a typical logarithm of one.
 _SIZES, _LOG_SIZE = 3, 3.0
@@ -55,11 +52,11 @@ class Posterior(nn.Module):
     """
 
     def __init__(
-        self, sizes: GraphSizes, *, width: int = 96, rounds: int = 3, rate: float = 0.1
+        self, sizes: GraphSizes, width: int = 96, rounds: int = 3, rate: float = 0.1
     ) -> None:
         super().__init__()
         self.sizes, self.rate = sizes, rate
-        self.counter = CountEncoder(_COUNT)
+        self.counter = CountEncoder(exact=8, largest=4096)
         counts = [self.counter.num_codes] * 3
         self.codes = SumEmbedding([*sizes.attributes, *counts], width)
         self.rounds = nn.ModuleList(
@@ -81,7 +78,12 @@ class Posterior(nn.Module):
         """Return the log-probability of the known conditions of each graph, nats, shape (B,)."""
         # Never in bfloat16: small differences matter, and the cost is a small part of a step.
         with torch.autocast(batch.x_NA.device.type, enabled=False):
-            return self._log_likelihood(batch, generator)
+            numbers, *categories = self._outputs(batch, generator)
+            total_B = self._numbers(numbers, batch.numeric_BC)
+            for logits_BK, code_B in zip(categories, batch.category_BM.T, strict=True):
+                log_prob_B = -F.cross_entropy(logits_BK, code_B.clamp(min=0), reduction="none")
+                total_B = total_B + log_prob_B.masked_fill(code_B < 0, 0.0)
+            return total_B
 
     def means(self, batch: DAGBatch) -> Float[Tensor, "B C"]:
         """Return the mean of each numeric condition given the graph, shape (B, C)."""
@@ -89,20 +91,7 @@ class Posterior(nn.Module):
             means_BC, _ = self._outputs(batch, None)[0].chunk(2, dim=1)
             return means_BC
 
-    def _log_likelihood(
-        self, batch: DAGBatch, generator: torch.Generator | None
-    ) -> Float[Tensor, " B"]:
-        """Return the log-probabilities in the precision of the weights, shape (B,)."""
-        numbers, *categories = self._outputs(batch, generator)
-        total_B = self._numbers(numbers, batch.numeric_BC)
-        for logits_BK, code_B in zip(categories, batch.category_BM.T, strict=True):
-            log_prob_B = -F.cross_entropy(logits_BK, code_B.clamp(min=0), reduction="none")
-            total_B = total_B + log_prob_B.masked_fill(code_B < 0, 0.0)
-        return total_B
-
-    def _outputs(
-        self, batch: DAGBatch, generator: torch.Generator | None
-    ) -> tuple[Float[Tensor, "B _"], ...]:
+    def _outputs(self, batch: DAGBatch, generator: torch.Generator | None) -> tuple[Tensor, ...]:
         x_ND = dropout(self.codes(self._codes(batch)), self.rate, generator)
         for layer in self.rounds:
             x_ND = x_ND + layer(x_ND, batch.edge_index_2E, batch.edge_type_E)
@@ -119,9 +108,7 @@ class Posterior(nn.Module):
         return torch.cat([batch.x_NA, self.counter.encode(counts_N3)], dim=1)
 
     @staticmethod
-    def _numbers(
-        output_BF: Float[Tensor, "B F"], numeric_BC: Float[Tensor, "B C"]
-    ) -> Float[Tensor, " B"]:
+    def _numbers(output_BF: Tensor, numeric_BC: Tensor) -> Tensor:
         mean_BC, raw_BC = output_BF.chunk(2, dim=1)
         std_BC = _MIN_STD + (_MAX_STD - _MIN_STD) * raw_BC.sigmoid()
         known_BC = ~numeric_BC.isnan()

@@ -19,7 +19,7 @@ from layerdag.dag.statistics import GraphStatistics
 from layerdag.errors import ConfigError, UsageError
 from layerdag.models.base import DAGModel
 from layerdag.models.bounds import require_few
-from layerdag.runtime.json_shape import found_value, plain_reason, require_shape
+from layerdag.runtime.json_shape import from_json, plain_reason, require_shape
 from layerdag.runtime.rng import derive_seed
 from layerdag.runtime.settings import build_settings, did_you_mean
 
@@ -99,17 +99,13 @@ class ModelSpec:
         """
         try:
             require_shape(data, _SHAPE)
-            sizes = GraphSizes(
-                attributes=_counts(data["sizes"]["attributes"]),
-                edge_types=int(data["sizes"]["edge_types"]),
-                numeric_conditions=int(data["sizes"]["numeric_conditions"]),
-                category_conditions=_counts(data["sizes"]["category_conditions"]),
-            )
+            sizes = from_json(GraphSizes, data["sizes"], "sizes")
+            require_few(sizes)
             statistics = GraphStatistics.from_dict(data["statistics"])
             counted = tuple(len(counts) for counts in statistics.attributes)
             if counted != sizes.attributes or len(statistics.edge_types) != sizes.edge_types:
                 raise ValueError(f"statistics count {counted} codes, sizes {sizes.attributes}")
-            return cls(str(data["name"]), sizes, statistics, _plain(data["arguments"]))
+            return cls(data["name"], sizes, statistics, data["arguments"])
         except (
             *(KeyError, TypeError, ValueError, AttributeError, IndexError),
             *(OverflowError, RecursionError),
@@ -213,19 +209,3 @@ _SHAPE = {
     "statistics": dict,
     "arguments": dict,
 }
-
-
-def _counts(values: Any) -> tuple[int, ...]:
-    counts = tuple(int(value) for value in values)
-    if any(count < 1 for count in counts):
-        raise ValueError(f"counts must be positive, found {counts}")
-    return counts
-
-
-def _plain(values: Any) -> dict[str, Any]:
-    for name, value in dict(values).items():
-        if isinstance(value, Mapping):
-            _plain(value)
-        elif not isinstance(name, str) or not isinstance(value, int | float | str | list | None):
-            raise ValueError(f"argument '{name}' is {found_value(value)}")
-    return dict(values)

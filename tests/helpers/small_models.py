@@ -56,10 +56,7 @@ def tokens_of(batch: DAGBatch, block: int) -> tuple[BatchLayout, TokenGraphs]:
 def context_of(batch: DAGBatch, block: int, heads: int = 2) -> tuple[BatchLayout, AttentionContext]:
     """Return what an encoder block of so many heads reads of a batch."""
     layout, tokens = tokens_of(batch, block)
-    biases = attention_biases(tokens.blocks, heads)
-    return layout, AttentionContext(
-        tokens.blocks, *biases, tokens.parent_E, tokens.child_E, tokens.in_degree_T
-    )
+    return layout, AttentionContext(tokens, *attention_biases(tokens.blocks, heads))
 
 
 def small_model(
@@ -90,7 +87,7 @@ def small_model(
 
 _COMPILED = "layerdag.models.fast.compiled_sampler.CompiledSampler"
 _IN_TORCH = "layerdag.models.fast.tensor_sampler"
-_ENCODING = ("compiled_sampler", "row_encoder", "sampling_kernels", "tensor_sampler")
+_ENCODING = ("compiled_sampler", "row_encoder", "tensor_sampler")
 
 
 def sampling_in_torch(patch: Callable[..., object]) -> None:
@@ -99,15 +96,9 @@ def sampling_in_torch(patch: Callable[..., object]) -> None:
 
 
 def sampling_side_by_side(patch: Callable[..., object]) -> None:
-    """Let models sample as with an encoder of users, by ``Encoder.step`` for all rows at once."""
+    """Let models sample as with an encoder of users: in torch, by ``Encoder.step`` for all rows."""
     for part in _ENCODING:
         patch(f"layerdag.models.fast.{part}.has_own_positions", lambda encoder: False)
-
-
-def sampling_in_torch_side_by_side(patch: Callable[..., object]) -> None:
-    """Let models sample so in torch."""
-    sampling_in_torch(patch)
-    sampling_side_by_side(patch)
 
 
 def sampling_as_on_a_gpu(patch: Callable[..., object], rows: int = 4) -> None:

@@ -13,7 +13,6 @@ from small_models import (
     request,
     sampling_as_on_a_gpu,
     sampling_in_torch,
-    sampling_in_torch_side_by_side,
     sampling_side_by_side,
     small_dags,
     small_model,
@@ -29,7 +28,6 @@ from layerdag.models.fast.tensor_sampler import TensorSampler
 WAYS = (
     sampling_side_by_side,
     sampling_in_torch,
-    sampling_in_torch_side_by_side,
     sampling_as_on_a_gpu,
 )
 MODELS: tuple[dict[str, Any], ...] = (

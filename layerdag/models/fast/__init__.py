@@ -2,8 +2,4 @@
 
 from layerdag.models.fast.encoder import Encoder, NewestTokens, TokenGraphs
 
-__all__ = [
-    "Encoder",
-    "NewestTokens",
-    "TokenGraphs",
-]
+__all__ = ["Encoder", "NewestTokens", "TokenGraphs"]

@@ -14,6 +14,7 @@ Shape letters: A node attributes, B graphs, D width of a state, E edges, F featu
 position buckets, K codes, R rows, X selected graphs.
 """
 
+import ctypes
 from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Any, cast, final
@@ -21,26 +22,15 @@ from typing import Any, cast, final
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from layerdag.models.base import SampleRequest, SampleResult
 from layerdag.models.draws import sample_from_logits, slot_uniforms
-from layerdag.models.fast.compiled_encoder import (
-    EdgesToParents,
-    KernelLayers,
-    OwnSteps,
-    RowEncoding,
-)
 from layerdag.models.fast.decisions import Readout
-from layerdag.models.fast.encoder import WindowEncoder, has_own_positions
-from layerdag.models.fast.particles import INTERVAL, NODE_CANDIDATES, resampled_rows
-from layerdag.models.fast.sampling_inputs import (
-    CodeMasks,
-    Guidance,
-    RandomSlot,
-    SamplerModules,
-    condition_vectors,
-)
+from layerdag.models.fast.encoder import EncoderBlock, WindowEncoder, has_own_positions
+from layerdag.models.fast.networks import FastNetworks
+from layerdag.models.fast.particles import INTERVAL, resampled_rows
+from layerdag.models.fast.sampling_inputs import RandomSlot, SamplingTask
 from layerdag.models.fast.sampling_kernels import RowMemory
 from layerdag.models.fast.sampling_output import OutputBuffer
 from layerdag.models.fast.tokens import FRACTIONS, OCTAVES, Feature
@@ -63,6 +53,30 @@ class ActivatedMap:
         return cls(readout.norm.weight.detach(), LinearMap.of(readout.project))
 
 
+@dataclass(frozen=True, eq=False)
+class _EncoderLayer:
+    """The maps of an encoder block."""
+
+    scale_D: Float[Tensor, " D"]  # of the normalization before attention
+    query_key_value: LinearMap
+    mix: LinearMap  # of what attention and messages bring
+    feed_scale_D: Float[Tensor, " D"]  # of the normalization before the feed-forward network
+    widen: LinearMap
+    narrow: LinearMap
+
+    @classmethod
+    def of(cls, block: EncoderBlock) -> "_EncoderLayer":
+        norm, widen, _, narrow = block.feed
+        return cls(
+            block.norm.weight.detach(),
+            LinearMap.of(block.query_key_value),
+            LinearMap.of(block.mix),
+            cast(nn.LayerNorm, norm).weight.detach(),
+            LinearMap.of(cast(nn.Linear, widen)),
+            LinearMap.of(cast(nn.Linear, narrow)),
+        )
+
+
 @final
 class CompiledSampler:
     """Draws nodes by kernels in C.
@@ -70,40 +84,23 @@ class CompiledSampler:
     Consecutive ``request.best_of`` graphs are the particles of one graph.
     """
 
-    def __init__(self, modules: SamplerModules, request: SampleRequest) -> None:
+    def __init__(self, modules: FastNetworks, request: SampleRequest) -> None:
         self.modules, self.request = modules, request
         self.rows = len(request.seeds)
-        self.weighs = request.best_of > 1 and modules.neighbors.any_listed
-        self.padding_sample = self.rows
-        seeds = [*(seed % (1 << 64) for seed in request.seeds), 0]
-        self.seed_B = np.array(seeds, dtype=np.uint64)
-        self.sample_B = np.arange(self.rows)
-        self.guidance = Guidance(request.guidance, request.temperature)
-        vectors = condition_vectors(modules.conditions, request, self.guidance, torch.device("cpu"))
+        task = SamplingTask.of(modules, request)
+        self.seed_B, self.weighs, self.guidance = task.seed_B, task.weighs, task.guidance
+        self.padding_sample, self.sample_B = self.rows, np.arange(self.rows)
         # Passes of a row follow each other here.
         row_R = torch.arange(self.guidance.passes * self.rows)
-        self.vectors = vectors.select(row_R.view(-1, self.rows).T.flatten())
+        self.vectors = task.vectors.select(row_R.view(-1, self.rows).T.flatten())
         self.encoded_RD = self.vectors.after_BJD[:, 0]
-        self.masks = CodeMasks.from_allowed(modules.allowed, request.possible, self.rows)
-        self.output = OutputBuffer(self.seed_B)
+        self.masks, self.output = task.masks, OutputBuffer(self.seed_B)
         self.check, self.valid_B = request.check, np.ones(self.rows, dtype=bool)
         if self.check is not None:
             self.check.start(self.rows)
-        self.options = NODE_CANDIDATES if self.weighs else 1
-        self._memory = RowMemory(
-            modules,
-            self.masks,
-            self.seed_B,
-            options=self.options,
-            weighted=self.weighs,
-            guidance=self.guidance,
-            positions=request.max_nodes + 1,
-        )
-        self._encoder: RowEncoding
-        if isinstance(modules.encoder, WindowEncoder) and has_own_positions(modules.encoder):
-            self._encoder = KernelLayers(modules.encoder, self._memory)
-        else:
-            self._encoder = OwnSteps(modules.encoder, self.encoded_RD, self.guidance.passes)
+        self._memory = RowMemory(task)
+        assert isinstance(modules.encoder, WindowEncoder)
+        self._layers = [_EncoderLayer.of(block) for block in modules.encoder.encoder_blocks]
         heads, pointer = modules.heads, modules.heads.pointer
         # What is linear in a parent is computed once: its key, and what it adds to states.
         of_parents = [pointer.key, heads.first_parent, heads.last_parent, heads.all_parents]
@@ -122,25 +119,26 @@ class CompiledSampler:
         )
         self._others = [ActivatedMap.of(cast(Readout, each)) for each in heads.other_readouts]
         # States of groups: by first parent and kind, after a parent, and sums of chosen parents.
-        shape = (self.rows * self.options * self.guidance.passes, self.encoded_RD.shape[1])
+        shape = (self.rows * task.options * self.guidance.passes, self.encoded_RD.shape[1])
         self._states = [torch.empty(shape) for _ in range(5)]
         self._activated_RD = torch.empty(shape)
         self._x_BA = modules.tokens.start_A.expand(self.rows, -1).contiguous()
         nothing = torch.zeros(0, dtype=torch.int64)
-        self._newest = EdgesToParents(nothing, nothing, nothing)
+        self._newest = (nothing, nothing, nothing)  # edges to the newest nodes: row, parent, type
 
     @staticmethod
-    def supports(modules: SamplerModules) -> bool:
-        """Return whether it can sample with a model."""
-        weight = modules.tokens.embedding.weight
-        return weight.device.type == "cpu" and weight.dtype == torch.float32
+    def supports(modules: FastNetworks) -> bool:
+        """Return whether it can sample with a model: not with an encoder of a user's own."""
+        weight, own = modules.tokens.embedding.weight, not has_own_positions(modules.encoder)
+        return weight.device.type == "cpu" and weight.dtype == torch.float32 and not own
 
     def run(self) -> SampleResult:
         """Sample every graph to its end and return them in the order of the request."""
         position = 0
         while self.rows:
             self.encoded_RD = self._encode(position)
-            if position and self._must_resample(position):
+            due = not self.valid_B.all() or (self.weighs and position % INTERVAL == 0)
+            if position and due and self.request.best_of > 1:
                 self._resample(position)
             position += 1
             self._start_nodes(position)
@@ -151,15 +149,13 @@ class CompiledSampler:
     def _call(self, kernel: str, *arguments: Any) -> int:
         return self._memory.call(kernel, self.sample_B, *arguments)
 
-    def _read(
-        self, readout: ActivatedMap, state_RD: Float[Tensor, "_ D"], groups: int
-    ) -> Float[Tensor, "R K"]:
+    def _read(self, readout: ActivatedMap, state_RD: Tensor, groups: int) -> Tensor:
         states = groups * self.guidance.passes
         self._call("activate", states, state_RD, readout.scale_D, self._activated_RD)
         return readout.linear(self._activated_RD[:states])
 
     def _encode(self, position: int) -> Float[Tensor, "R D"]:
-        modules, newest = self.modules, self._newest
+        modules = self.modules
         self._memory.go_to(position)
         bucket = bisect_right(modules.conditions.position_buckets, position)
         before_RD, after_RD = self.vectors.before_BJD[:, bucket], self.vectors.after_BJD[:, bucket]
@@ -170,11 +166,26 @@ class CompiledSampler:
         self._call("embed", self._x_BA, x_RD)
         x_RD += before_RD
         normed_RD = self._activated_RD[:rows]
-        x_RD = self._encoder.step(x_RD, position, self.sample_B, newest)
+        for layer, memory in zip(self._layers, self._memory.layers, strict=True):
+            x_RD = self._encoder_block(x_RD, layer, ctypes.addressof(memory))
         self._call("normalize", rows, x_RD, self._last_scale_D, normed_RD)
         encoded_RD = normed_RD + after_RD
         self._call("append", self._of_parents(encoded_RD))
         return encoded_RD
+
+    def _encoder_block(self, x_RD: Tensor, layer: "_EncoderLayer", memory: int) -> Tensor:
+        """Return the next states of newest tokens, which are written over."""
+        rows, normed_RD = x_RD.shape[0], torch.empty_like(x_RD)
+        read_RD = torch.empty(rows, 2 * x_RD.shape[1])  # attended, and from the parents
+        row_X, parent_X, _ = self._newest
+        self._call("normalize", rows, x_RD, layer.scale_D, normed_RD)
+        projected_RK = layer.query_key_value(normed_RD)
+        self._call("attend", memory, projected_RK, row_X.shape[0], row_X, parent_X, read_RD)
+        x_RD = x_RD.addmm_(read_RD, layer.mix.weight_DK)
+        self._call("normalize", rows, x_RD, layer.feed_scale_D, normed_RD)
+        wide_RK = layer.widen(normed_RD)
+        self._call("gelu", wide_RK.numel(), wide_RK)
+        return x_RD.addmm_(wide_RK, layer.narrow.weight_DK).add_(layer.narrow.bias_K)
 
     def _remaining_sizes(self) -> Float[Tensor, "R F"]:
         remaining = self.modules.remaining
@@ -223,13 +234,9 @@ class CompiledSampler:
             logits_RK = self._read(readout, state_RD, self.rows)
             self._call("attribute", index, logits_RK, table, x_BA, allowed_BF, state_RD)
         out_degree_B = self._out_degrees(position, state_RD, x_BA[:, 0])
-        self._x_BA, self._newest = x_BA, EdgesToParents(*edge_3E[:, :kept])
+        row_X, parent_X, type_X = edge_3E[:, :kept]
+        self._x_BA, self._newest = x_BA, (row_X, parent_X, type_X)
         self._finish_nodes(position, x_BA, out_degree_B)
-
-    def _must_resample(self, position: int) -> bool:
-        if self.request.best_of == 1:
-            return False
-        return not self.valid_B.all() or (self.weighs and position % INTERVAL == 0)
 
     def _resample(self, position: int) -> None:
         particles, row_X = self.request.best_of, self._due_rows(position)
@@ -269,7 +276,6 @@ class CompiledSampler:
         row_R = (index_B[:, None] * passes + torch.arange(passes)).flatten()
         if row_B.shape[0] < self.rows:  # particles of a graph have the same conditions
             self.vectors = self.vectors.select(row_R)
-        self._encoder.select(row_R)
         self.encoded_RD, self.valid_B = self.encoded_RD[row_R], self.valid_B[row_B]
         if self.check is not None:
             self.check.select(index_B)
@@ -297,27 +303,22 @@ class CompiledSampler:
             self.rows = keep_X.shape[0]
         self._call("start_nodes", size_B)
 
-    def _finish_nodes(
-        self, position: int, x_BA: Int[Tensor, "B A"], out_degree_B: Int[Tensor, " B"]
-    ) -> None:
+    def _finish_nodes(self, position: int, x_BA: Tensor, out_degree_B: Tensor) -> None:
         """Set the children of the newest node of every graph, check it and put it out."""
-        edges, constraints = self._newest, self.modules.constraints
+        (row_X, parent_X, type_X), constraints = self._newest, self.modules.constraints
         predicted = self.modules.heads.out_degree is not None
         capacity_B = constraints.capacity(x_BA[:, 0], out_degree_B if predicted else None)
         self._call("set_out_degrees", out_degree_B, capacity_B)
         if self.check is not None:
-            columns = (edges.row_X, edges.parent_X - 1, edges.type_X)
-            valid_B = self.check.add(x_BA, *columns).numpy()
+            valid_B = self.check.add(x_BA, row_X, parent_X - 1, type_X).numpy()
             self.valid_B = (self.valid_B & valid_B) | (self.sample_B == self.padding_sample)
         sample_B = torch.from_numpy(self.sample_B)
         layer_B = torch.from_numpy(self._memory.features_BF[: self.rows, Feature.LAYER].copy())
         self.output.add_nodes(sample_B, x_BA, layer_B)
-        child_X = torch.full_like(edges.parent_X, position)
-        self.output.add_edges(sample_B[edges.row_X], edges.parent_X, child_X, edges.type_X)
+        child_X = torch.full_like(parent_X, position)
+        self.output.add_edges(sample_B[row_X], parent_X, child_X, type_X)
 
-    def _out_degrees(
-        self, position: int, state_RD: Float[Tensor, "R D"], kind_B: Int[Tensor, " B"]
-    ) -> Int[Tensor, " B"]:
+    def _out_degrees(self, position: int, state_RD: Tensor, kind_B: Tensor) -> Tensor:
         """Sample the out-degree of each node; 0 in a model without out-degree prediction."""
         heads = self.modules.heads
         if heads.out_degree is None or heads.plan_readout is None:

@@ -1,6 +1,4 @@
-"""Readouts and teacher-forced losses.
-
-The decisions of the fast model as readouts of one state per node, in training and sampling.
+"""The decisions of the fast model as readouts of one state per node, and their losses.
 
 For node j, given everything before it (state of token j-1):
 
@@ -12,10 +10,9 @@ it (NADE, arXiv 1605.02226). The *out-degree* is the number of children in the f
 It is a function of the whole graph, so that predicting it changes no probability of a graph, but
 later siblings, layer sizes and the end of the graph can depend on it. It is optional.
 
+Teacher forcing computes the likelihood of every decision of a batch of training graphs in one pass.
 Parameter names (``slot``, ``first_stub``, ``open_embedding``, ``plan_readout``, ``far_query``) are
 those of published checkpoints.
-
-Teacher forcing: the likelihood of every decision of a batch of training graphs in one pass.
 
 Shape letters: A node attributes, B graphs, D width of a state, E edges, F feature columns, G groups
 of rows, K codes, L layers, N nodes, P pairs, Q decisions, R rows, T tokens, Z attention blocks, d
@@ -35,7 +32,7 @@ from layerdag.dag.statistics import GraphStatistics
 from layerdag.models.config import HeadsConfig
 from layerdag.models.fast.encoder import block_sum
 from layerdag.models.fast.fused_losses import ReadoutChain, pointer_loss
-from layerdag.models.fast.fused_states import DecisionStates, StateTables
+from layerdag.models.fast.fused_states import DecisionStates, fused_states
 from layerdag.models.fast.layout import (
     BLOCK_CODES,
     STUB_CODES,
@@ -43,19 +40,10 @@ from layerdag.models.fast.layout import (
     BatchLayout,
     CandidatePairs,
     Edges,
-    TokenCodes,
-    no_token_codes,
-    token_codes,
 )
 from layerdag.models.fast.targets import NOT_A_TARGET, CountCodes, Targets
-from layerdag.models.fused import (
-    Activation,
-    activated_linear,
-    activated_product,
-    product_dtype,
-)
+from layerdag.models.fused import Activation, activated_linear, activated_product, product_dtype
 from layerdag.models.layers import (
-    CountCode,
     CountEncoder,
     Linear,
     SumEmbedding,
@@ -100,9 +88,9 @@ class Pointer(nn.Module):
 
     offset_F: Tensor
 
-    def __init__(self, width: int, key_width: int, token_codes: TokenCodes = token_codes) -> None:
+    def __init__(self, width: int, key_width: int, *, dynamic: bool = True) -> None:
         super().__init__()
-        self.token_codes = token_codes
+        self.dynamic = dynamic  # whether candidates have features that change as a graph grows
         self.norm = nn.LayerNorm(width, bias=False)
         self.query = Linear(width, key_width)
         self.far_query = Linear(width, key_width)
@@ -164,9 +152,6 @@ def _dot(query_Pd: Float[Tensor, "P d"], key_Pd: Float[Tensor, "P d"]) -> Float[
     return (query_Pd * key_Pd).sum(-1, dtype=precision)
 
 
-_PARENT_FEATURES: dict[str, TokenCodes] = {"dynamic": token_codes, "none": no_token_codes}
-
-
 class Heads(nn.Module):
     """States and readouts of all decisions."""
 
@@ -187,13 +172,13 @@ class Heads(nn.Module):
         super().__init__()
         config = config or HeadsConfig()
         kinds, *others = sizes.attributes
-        self.size = CountEncoder(CountCode(24, statistics.max_layer_size))
-        self.in_degree = CountEncoder(CountCode(16, statistics.max_in_degree))
-        self.out_degree = CountEncoder(CountCode(16, statistics.max_out_degree)) if plans else None
+        self.size = CountEncoder(24, statistics.max_layer_size)
+        self.in_degree = CountEncoder(16, statistics.max_in_degree)
+        self.out_degree = CountEncoder(16, statistics.max_out_degree) if plans else None
         slot_codes = [self.size.num_codes, self.size.num_codes, self.size.num_codes]
         self.context = Linear(width, width)
         self.slot = SumEmbedding(slot_codes, width)
-        self.pointer = Pointer(width, key_width, _PARENT_FEATURES[config.parent_features])
+        self.pointer = Pointer(width, key_width, dynamic=config.parent_features == "dynamic")
         self.first_parent = Linear(width, width, bias=False)
         self.first_stub = SumEmbedding([STUB_CODES], width)
         self.kind_embedding = SumEmbedding([kinds], width)
@@ -231,21 +216,10 @@ class Heads(nn.Module):
         return logits_LK.masked_fill(first_L[:, None] & empty_K, -torch.inf)
 
     def context_state(
-        self,
-        encoded_ND: Float[Tensor, "N D"],
-        slot_codes_N3: Int[Tensor, "N 3"],
+        self, encoded_ND: Float[Tensor, "N D"], slot_codes_N3: Int[Tensor, "N 3"]
     ) -> Float[Tensor, "N D"]:
         """Return the state from the previous token and the place in the layer (``CountCodes``)."""
         return self.context(encoded_ND) + self.slot(slot_codes_N3)
-
-    def kind_state(
-        self,
-        context_ND: Float[Tensor, "N D"],
-        parent_ND: Float[Tensor, "N D"],
-        stub_N: Int[Tensor, " N"],
-    ) -> Float[Tensor, "N D"]:
-        """Add the first parent: its encoding (zero in layer 0) and its stub code."""
-        return context_ND + self.first_parent(parent_ND) + self.first_stub(stub_N[:, None])
 
     def degree_state(
         self, state_ND: Float[Tensor, "N D"], kind_N: Int[Tensor, " N"]
@@ -296,10 +270,8 @@ class Heads(nn.Module):
         weight_KD = torch.cat([each.weight for each in (*maps, key)])
         bias_K = F.pad(self.context.bias, (0, weight_KD.shape[0] - self.context.out_features))
         projection_TK = activated_product(None, weight_KD, bias_K, encoded_TD, dtype).float()
-        slot_KD, stub_KD, kind_KD, open_KD, degree_KD = (each.weight for each in tables)
-        offset_3 = self.slot.offset_F
-        sums = StateTables(slot_KD, offset_3, stub_KD, kind_KD, open_KD, degree_KD)
-        return sums.states(projection_TK, targets)
+        weights = (each.weight for each in tables)
+        return fused_states(projection_TK, targets, self.slot.offset_F, *weights)
 
     def chain(self, state_ND: Float[Tensor, "N D"]) -> ReadoutChain | None:
         """Return the readouts of further attributes and of out-degrees, where they are fused."""
@@ -309,16 +281,6 @@ class Heads(nn.Module):
         readouts = [cast(Readout, each) for each in self.other_readouts]
         tables = list(self.other_embeddings)[: self.num_chained]
         return readout_chain([*readouts, *plan], tables, state_ND)
-
-    def other_state(
-        self,
-        state_ND: Float[Tensor, "N D"],
-        degree_code_N: Int[Tensor, " N"],
-        parents_ND: Float[Tensor, "N D"],
-    ) -> Float[Tensor, "N D"]:
-        """Add the in-degree (as a code) and the mean encoding of all parents."""
-        degree_ND = self.degree_embedding(degree_code_N[:, None])
-        return state_ND + degree_ND + self.all_parents(parents_ND)
 
 
 def layer_size_loss(
@@ -360,7 +322,8 @@ def _states(heads: Heads, encoded_TD: Float[Tensor, "T D"], targets: Targets) ->
     first_ND = torch.zeros_like(context_ND).index_copy(
         0, targets.inner_q, gather_rows(parent_ED, targets.first_q)
     )
-    kind_ND = heads.kind_state(context_ND, first_ND, targets.first_stub_N)
+    stub_ND = heads.first_stub(targets.first_stub_N[:, None])
+    kind_ND = context_ND + heads.first_parent(first_ND) + stub_ND
     degree_ND = heads.degree_state(kind_ND, targets.x_NA[:, 0])
     after_ED = heads.further_state(
         gather_rows(degree_ND, targets.node_E),
@@ -372,7 +335,8 @@ def _states(heads: Heads, encoded_TD: Float[Tensor, "T D"], targets: Targets) ->
     first_E1 = (targets.rank_E == 0)[:, None]
     state_ED = torch.where(first_E1, gather_rows(context_ND, targets.node_E), before_ED)
     parents_ND = segment_mean(parent_ED, targets.node_E, targets.in_degree_N)
-    other_ND = heads.other_state(degree_ND, targets.degree_code_N, parents_ND)
+    in_degree_ND = heads.degree_embedding(targets.degree_code_N[:, None])
+    other_ND = degree_ND + in_degree_ND + heads.all_parents(parents_ND)
     inner_qD = gather_rows(degree_ND, targets.inner_q)
     return DecisionStates(kind_ND, other_ND, after_ED, state_ED, inner_qD)
 
@@ -407,9 +371,7 @@ def graphs_of_rows(heads: Heads, batch: DAGBatch) -> dict[nn.Linear, Int[Tensor,
     }
 
 
-def _other_losses(
-    heads: Heads, state_ND: Float[Tensor, "N D"], targets: Targets
-) -> Float[Tensor, ""]:
+def _other_losses(heads: Heads, state_ND: Tensor, targets: Targets) -> Tensor:
     loss, chosen = state_ND.new_zeros(()), targets.chosen
     chain = heads.chain(state_ND)
     if chain is not None:
@@ -428,12 +390,7 @@ def _other_losses(
     return loss + out_degree + chosen.inside_3[0]
 
 
-def _parent_loss(
-    pointer: Pointer,
-    targets: Targets,
-    key_Td: Float[Tensor, "T d"],
-    state_ED: Float[Tensor, "E D"],
-) -> Float[Tensor, ""]:
+def _parent_loss(pointer: Pointer, targets: Targets, key_Td: Tensor, state_ED: Tensor) -> Tensor:
     candidates, blocks = targets.candidates, targets.blocks
     projection_EK = pointer.projection(state_ED)
     if projection_EK is not None:
@@ -450,12 +407,7 @@ def _parent_loss(
     return _ragged_loss(logit_P, candidates.softmax_P, candidates.chosen_G, candidates.padding_G)
 
 
-def _ragged_loss(
-    logit_P: Float[Tensor, " P"],
-    softmax_P: Int[Tensor, " P"],
-    chosen_G: Int[Tensor, " G"],
-    padding_G: Float[Tensor, " G"],
-) -> Float[Tensor, ""]:
+def _ragged_loss(logit_P: Tensor, softmax_P: Tensor, chosen_G: Tensor, padding_G: Tensor) -> Tensor:
     """Return the cross entropy of ragged softmaxes, summed.
 
     ``padding_G`` is 1 for softmaxes that do not count and may be empty, else 0.
@@ -470,9 +422,7 @@ def _ragged_loss(
     return (loss_G * (1 - padding_G)).sum()
 
 
-def _readout_loss(
-    readout: Readout, state_ND: Float[Tensor, "N D"], code_N: Int[Tensor, " N"]
-) -> Float[Tensor, ""]:
+def _readout_loss(readout: Readout, state_ND: Tensor, code_N: Tensor) -> Tensor:
     chain = readout_chain([readout], [], state_ND)
     if chain is None:
         return _code_loss(readout(state_ND), code_N)

@@ -1,11 +1,7 @@
 """Numbers of parents and children that training nodes of each kind have.
 
-What holds for out-degrees is a component: as observed in training, or unlimited.
-
 Shape letters: A node attributes, B graphs, E edges, F feature columns, K codes, N nodes.
 """
-
-from abc import ABC, abstractmethod
 
 import torch
 from jaxtyping import Float, Int
@@ -19,79 +15,6 @@ from layerdag.models.layers import CountEncoder
 _NO_LIMIT = 1 << 40
 
 
-class OutDegreeLimit(nn.Module, ABC):
-    """How many children a node may have."""
-
-    @abstractmethod
-    def capacity(
-        self, kind_B: Int[Tensor, " B"], out_degree_B: Int[Tensor, " B"] | None
-    ) -> Int[Tensor, " B"]:
-        """Return the largest number of children that each node may have."""
-
-    @abstractmethod
-    def violations(self, batch: DAGBatch) -> Float[Tensor, " B"]:
-        """Return the number of nodes per graph that break the limit, float32 of shape (B,)."""
-
-
-class ObservedOutDegrees(OutDegreeLimit):
-    """The out-degrees that training nodes of the same kind have.
-
-    Kinds that do not occur in training have no limit.
-    """
-
-    min_children_K: Tensor
-    max_children_K: Tensor
-
-    def __init__(self, statistics: GraphStatistics) -> None:
-        super().__init__()
-        children = [[degree for degree, _ in pairs] for pairs in statistics.out_degrees]
-        fewest_children = torch.tensor([min(degrees, default=0) for degrees in children])
-        most_children = torch.tensor([max(degrees, default=_NO_LIMIT) for degrees in children])
-        self.register_buffer("min_children_K", fewest_children, persistent=False)
-        self.register_buffer("max_children_K", most_children, persistent=False)
-
-    def capacity(
-        self, kind_B: Int[Tensor, " B"], out_degree_B: Int[Tensor, " B"] | None
-    ) -> Int[Tensor, " B"]:
-        """Return the most children of the kind, or as many as predicted if that is fewer.
-
-        The predicted out-degree is the number of children in the finished graph, so that no
-        training node ever has more.
-        """
-        most_B = self.max_children_K[kind_B]
-        return most_B if out_degree_B is None else torch.minimum(most_B, out_degree_B)
-
-    def violations(self, batch: DAGBatch) -> Float[Tensor, " B"]:
-        """Return the number of nodes per graph with an out-degree outside the range of the kind."""
-        kind_N = batch.x_NA[:, 0]
-        children_N = torch.bincount(batch.edge_index_2E[0], minlength=batch.num_nodes)
-        fits_N = self.min_children_K[kind_N] <= children_N
-        fits_N = fits_N & (children_N <= self.max_children_K[kind_N])
-        violations_B = torch.zeros(batch.num_graphs, device=kind_N.device)
-        return violations_B.index_add(0, batch.graph_of_node(), (~fits_N).float())
-
-
-class UnlimitedOutDegrees(OutDegreeLimit):
-    """Any number of children, whatever was predicted."""
-
-    def capacity(
-        self, kind_B: Int[Tensor, " B"], out_degree_B: Int[Tensor, " B"] | None
-    ) -> Int[Tensor, " B"]:
-        """Return a number that no graph reaches."""
-        return torch.full_like(kind_B, _NO_LIMIT)
-
-    def violations(self, batch: DAGBatch) -> Float[Tensor, " B"]:
-        """Return zeros."""
-        return torch.zeros(batch.num_graphs, device=batch.x_NA.device)
-
-
-def out_degree_limit(config: ConstraintConfig, statistics: GraphStatistics) -> OutDegreeLimit:
-    """Return the component that a config names."""
-    if config.out_degree == "observed":
-        return ObservedOutDegrees(statistics)
-    return UnlimitedOutDegrees()
-
-
 class DegreeConstraints(nn.Module):
     """Degree limits of each kind, as masks on logits and as a count of violations.
 
@@ -102,9 +25,12 @@ class DegreeConstraints(nn.Module):
 
     A node without remaining capacity for children is ruled out as a parent unless it is the only
     candidate. The smallest number of children cannot be imposed while a graph is being sampled,
-    because later nodes are not known yet, so violations are counted in the finished graph.
+    because later nodes are not known yet, so violations are counted in the finished graph. Kinds
+    that do not occur in training have no limit, and with ``out_degree="unlimited"`` no kind has.
     """
 
+    min_children_K: Tensor
+    max_children_K: Tensor
     source_K: Tensor
     min_parents_K: Tensor
     max_parents_K: Tensor
@@ -112,7 +38,13 @@ class DegreeConstraints(nn.Module):
 
     def __init__(self, statistics: GraphStatistics, config: ConstraintConfig | None = None) -> None:
         super().__init__()
-        self.out_degree = out_degree_limit(config or ConstraintConfig(), statistics)
+        config = config or ConstraintConfig()
+        self.limits_out_degree = config.out_degree == "observed"
+        children = [[degree for degree, _ in pairs] for pairs in statistics.out_degrees]
+        fewest = torch.tensor([min(degrees, default=0) for degrees in children])
+        furthest = torch.tensor([max(degrees, default=_NO_LIMIT) for degrees in children])
+        self.register_buffer("min_children_K", fewest, persistent=False)
+        self.register_buffer("max_children_K", furthest, persistent=False)
         seen = [[degree for degree, _ in pairs] for pairs in statistics.in_degrees]
         inner = [[degree for degree in degrees if degree > 0] for degrees in seen]
         starts = torch.tensor([0 in degrees for degrees in seen])
@@ -170,21 +102,28 @@ class DegreeConstraints(nn.Module):
     def capacity(
         self, kind_B: Int[Tensor, " B"], out_degree_B: Int[Tensor, " B"] | None
     ) -> Int[Tensor, " B"]:
-        """Return the largest number of children of each node; see ``OutDegreeLimit``."""
-        return self.out_degree.capacity(kind_B, out_degree_B)
+        """Return the largest number of children of each node: of its kind, or as predicted.
+
+        The predicted out-degree is the number of children in the finished graph, so that no
+        training node ever has more. It is None in a model that predicts none.
+        """
+        if not self.limits_out_degree:
+            return torch.full_like(kind_B, _NO_LIMIT)
+        most_B = self.max_children_K[kind_B]
+        return most_B if out_degree_B is None else torch.minimum(most_B, out_degree_B)
 
     def violations(self, batch: DAGBatch) -> Float[Tensor, " B"]:
-        """Return the number of nodes per graph with an out-degree that is not allowed."""
-        return self.out_degree.violations(batch)
+        """Return the nodes of each graph with an out-degree outside the range of their kind."""
+        kind_N = batch.x_NA[:, 0]
+        violations_B = torch.zeros(batch.num_graphs, device=kind_N.device)
+        if not self.limits_out_degree:
+            return violations_B
+        children_N = torch.bincount(batch.edge_index_2E[0], minlength=batch.num_nodes)
+        fits_N = self.min_children_K[kind_N] <= children_N
+        fits_N = fits_N & (children_N <= self.max_children_K[kind_N])
+        return violations_B.index_add(0, batch.graph_of_node(), (~fits_N).float())
 
-    def _range(
-        self, kind_B: Int[Tensor, " B"], first_B: Int[Tensor, " B"]
-    ) -> tuple[Int[Tensor, " B"], Int[Tensor, " B"]]:
+    def _range(self, kind_B: Tensor, first_B: Tensor) -> tuple[Tensor, Tensor]:
         """Return the smallest and largest in-degree of each node; (0, 0) in layer 0."""
         high_B = torch.minimum(self.max_parents_K[kind_B].clamp(min=1), first_B)
         return torch.minimum(self.min_parents_K[kind_B], high_B), high_B
-
-
-def _bounds(counter: CountEncoder) -> tuple[Int[Tensor, " K"], Int[Tensor, " K"]]:
-    lows_K1 = counter.lows_K1.long()
-    return lows_K1[:-1], lows_K1[1:]

@@ -5,7 +5,6 @@ Shape letters: B graphs, G groups of rows, K codes, X selected graphs.
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
 
 import torch
@@ -14,9 +13,6 @@ from torch import Tensor, nn
 
 from layerdag.dag.dag import GraphSizes
 from layerdag.dag.neighbors import KindMultisets
-from layerdag.dag.statistics import GraphStatistics
-from layerdag.models.config import ConstraintConfig
-from layerdag.models.fast.degree_constraints import _bounds
 from layerdag.models.layers import CountEncoder
 
 
@@ -31,9 +27,9 @@ class EdgeTypeSets(nn.Module):
     next_state: Tensor
     known_degrees: Tensor
 
-    def __init__(self, sizes: GraphSizes, statistics: GraphStatistics) -> None:
+    def __init__(self, sizes: GraphSizes, edge_type_sets: KindMultisets) -> None:
         super().__init__()
-        listed = statistics.edge_type_sets or ((),) * sizes.attributes[0]
+        listed = edge_type_sets or ((),) * sizes.attributes[0]
         most = max((len(multiset) for sets in listed for multiset in sets), default=0)
         first_state = torch.zeros((len(listed), most + 1), dtype=torch.int64)
         known_degrees = torch.ones((len(listed), most + 1), dtype=torch.bool)
@@ -59,7 +55,8 @@ class EdgeTypeSets(nn.Module):
         """Rule out in-degree codes none of whose counts has a listed multiset."""
         most = self.known_degrees.shape[1]
         before = torch.nn.functional.pad(self.known_degrees.long().cumsum(1), (1, 0))
-        low_K, high_K = (lows.clamp(max=most) for lows in _bounds(counter))
+        lows_K1 = counter.lows_K1.long().clamp(max=most)
+        low_K, high_K = lows_K1[:-1], lows_K1[1:]
         fits_BK = before[kind_B][:, high_K] > before[kind_B][:, low_K]
         fits_BK = fits_BK | self.known_degrees[kind_B].all(1, keepdim=True)
         fits_BK = fits_BK & (logits_BK > -torch.inf)
@@ -117,12 +114,3 @@ def _add_states(rows: list[list[int]], multisets: Sequence[tuple[int, ...]]) -> 
                     after.add(further)
             layer = after
     return first
-
-
-def edge_type_sets_of(
-    config: ConstraintConfig, sizes: GraphSizes, statistics: GraphStatistics
-) -> EdgeTypeSets:
-    """Return the component that a config names."""
-    if config.edge_types == "unlimited":
-        statistics = replace(statistics, edge_type_sets=())
-    return EdgeTypeSets(sizes, statistics)

@@ -19,8 +19,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, TypeVar, cast, final
+from typing import Any, TypeVar, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -138,35 +137,6 @@ class Encoder(nn.Module, ABC):
         return type(memory)(*parts) if hasattr(memory, "_fields") else type(memory)(parts)
 
 
-@final
-class EncoderSteps:
-    """The steps of an encoder, one for each position, with what it keeps between them.
-
-    ``like_RD`` has the rows, type and device of its states.
-    """
-
-    def __init__(self, encoder: Encoder, like_RD: Float[Tensor, "R D"]) -> None:
-        self.encoder, self.memory = encoder, encoder.start(like_RD)
-
-    def step(self, x_RD: Float[Tensor, "R D"], newest: NewestTokens) -> Float[Tensor, "R D"]:
-        """Return the state of the newest token of every row, contiguous.
-
-        Raises:
-            UsageError: If the encoder returns another shape.
-        """
-        found_RD, self.memory = self.encoder.step(x_RD, newest, self.memory)
-        if found_RD.shape != x_RD.shape:
-            raise UsageError(
-                f"step() of the encoder {type(self.encoder).__name__} must return one state for "
-                f"each row, shape {tuple(x_RD.shape)}; it returned {tuple(found_RD.shape)}."
-            )
-        return found_RD.to(x_RD.dtype).contiguous()
-
-    def select(self, row_R: Int[Tensor, " R"]) -> None:
-        """Keep the rows ``row_R``: some are dropped, some occur several times."""
-        self.memory = self.encoder.select(self.memory, row_R)
-
-
 def _check_encoder(name: str, value: Any) -> None:
     if not (isinstance(value, type) and issubclass(value, Encoder)):
         raise UsageError(
@@ -213,16 +183,13 @@ def build_encoder(width: int, depth: int, config: EncoderConfig) -> Encoder:
 
 @dataclass(frozen=True, eq=False)
 class AttentionContext:
-    """Masks and edges for attention and message passing, the same in every encoder block."""
+    """The tokens of a batch with the masks of their attention, the same in every encoder block."""
 
-    blocks: AttentionBlocks  # attention blocks
-    # attention bias of first blocks: causal, with the distance penalty of a head
+    tokens: TokenGraphs
+    # Of first blocks: causal, with the distance penalty of a head.
     first_bias_Hww: Float[Tensor, "H w w"]
-    # attention bias of later blocks; the last columns are the pooled blocks
+    # Of later blocks; the last columns are the pooled blocks.
     later_bias_ZHbw: Float[Tensor, "Z H b v"]
-    parent_E: Int[Tensor, " E"]  # token of the source of each edge
-    child_E: Int[Tensor, " E"]  # token of the target
-    in_degree_T: Int[Tensor, " T"]  # number of parents of each token
 
 
 def alibi_slopes(heads: int, device: torch.device) -> Float[Tensor, " H"]:
@@ -252,27 +219,6 @@ def attention_biases(
     near_ZHbw = near_Hbw.expand(pooled_ZHbz.shape[0], -1, -1, -1)
     later_ZHbw = torch.cat([near_ZHbw, pooled_ZHbz], dim=-1)
     return near_Hbw[:, :width, block : block + width].contiguous(), later_ZHbw
-
-
-Source = Callable[[Tensor, Callable[[], Tensor]], Tensor]
-"""One of the two things an encoder block reads: takes a tensor of the shape, and what computes it.
-
-Choices of ``EncoderConfig.attention`` and ``EncoderConfig.messages`` are functions of this type.
-"""
-
-
-def read(like: Float[Tensor, "*shape"], compute: Callable[[], Tensor]) -> Float[Tensor, "*shape"]:
-    """Return what was computed."""
-    return compute()
-
-
-def ignore(like: Float[Tensor, "*shape"], compute: Callable[[], Tensor]) -> Float[Tensor, "*shape"]:
-    """Return zeros instead; nothing is computed."""
-    return torch.zeros_like(like)
-
-
-_ATTENTION: dict[str, Source] = {"window": read, "none": ignore}
-_MESSAGES: dict[str, Source] = {"mean": read, "none": ignore}
 
 
 class FeedForward(nn.Sequential):
@@ -307,7 +253,8 @@ class EncoderBlock(nn.Module):
         super().__init__()
         config = config or EncoderConfig()
         self.heads = heads
-        self.attention, self.messages = _ATTENTION[config.attention], _MESSAGES[config.messages]
+        self.attends = config.attention == "window"
+        self.reads_parents = config.messages == "mean"
         self.norm = nn.LayerNorm(width, bias=False)
         self.query_key_value = Linear(width, 3 * width, bias=False)
         self.mix = Linear(2 * width, width, bias=False)
@@ -320,34 +267,25 @@ class EncoderBlock(nn.Module):
         normalized = Activation(self.norm, gelu=False)
         all_T3D = activated_linear(normalized, self.query_key_value, x_TD)
         if isinstance(context, Reads):
-            return self._mixed(x_TD, context(all_T3D))
-        query_TD, _, value_TD = all_T3D.chunk(3, dim=-1)
-        attended_TD = self.attention(query_TD, lambda: self._attend(all_T3D, context))
-        message_TD = self.messages(value_TD, lambda: _parents_mean(value_TD, context))
-        return self.finish(x_TD, attended_TD, message_TD)
+            return self.finish(x_TD, context(all_T3D))
+        value_TD = all_T3D.chunk(3, dim=-1)[2]
+        attended_TD = message_TD = torch.zeros_like(value_TD)
+        if self.attends:
+            attended_TD = self._attend(all_T3D, context)
+        if self.reads_parents:
+            message_TD = context.tokens.parents_mean(value_TD)
+        return self.finish(x_TD, torch.cat([attended_TD, message_TD], dim=-1))
 
     def finish(
-        self,
-        x_TD: Float[Tensor, "R D"],
-        attended_TD: Float[Tensor, "R D"],
-        message_TD: Float[Tensor, "R D"],
+        self, x_RD: Float[Tensor, "R D"], read_R2D: Float[Tensor, "R _"]
     ) -> Float[Tensor, "R D"]:
-        """Add attention and parents' message to each token, then apply the feed-forward network."""
-        return self._mixed(x_TD, torch.cat([attended_TD, message_TD], dim=-1))
+        """Add attention and parents' messages to each token, then the feed-forward network."""
+        x_RD = x_RD + self.mix(read_R2D)
+        return x_RD + self.feed(x_RD)
 
-    def _mixed(
-        self, x_TD: Float[Tensor, "R D"], read_T2D: Float[Tensor, "R _"]
-    ) -> Float[Tensor, "R D"]:
-        x_TD = x_TD + self.mix(read_T2D)
-        return x_TD + self.feed(x_TD)
-
-    def _attend(
-        self,
-        all_T3D: Float[Tensor, "T _"],
-        context: AttentionContext,
-    ) -> Float[Tensor, "T D"]:
+    def _attend(self, all_T3D: Tensor, context: AttentionContext) -> Tensor:
         """Return the attention of each token over its window and the pooled blocks, (T, D)."""
-        blocks, width = context.blocks, all_T3D.shape[1] // 3
+        blocks, width = context.tokens.blocks, all_T3D.shape[1] // 3
         query_ZbD, key_ZbD, value_ZbD = gather_rows(all_T3D, blocks.first.query_Zb).chunk(3, dim=-1)
         own_ZbD = attention(query_ZbD, key_ZbD, value_ZbD, context.first_bias_Hww)
         attended_RD = own_ZbD.flatten(0, 1)
@@ -358,14 +296,6 @@ class EncoderBlock(nn.Module):
             later_ZbD = attention(query_ZbD, key_ZwD, value_ZwD, context.later_bias_ZHbw)
             attended_RD = torch.cat([attended_RD, later_ZbD.flatten(0, 1)])
         return gather_rows(attended_RD, blocks.slot_T)
-
-
-def _parents_mean(
-    value_TD: Float[Tensor, "T D"], context: AttentionContext
-) -> Float[Tensor, "T D"]:
-    """Return the mean value of each token's parents, shape (T, D)."""
-    value_ED = gather_rows(value_TD, context.parent_E)
-    return segment_mean(value_ED, context.child_E, context.in_degree_T)
 
 
 def attention(
@@ -393,9 +323,7 @@ def attention(
     return attended_ZHbd.transpose(1, 2).flatten(2)
 
 
-def _visible_values(
-    value_TD: Float[Tensor, "T D"], blocks: AttentionBlocks
-) -> Float[Tensor, "Z _ D"]:
+def _visible_values(value_TD: Tensor, blocks: AttentionBlocks) -> Tensor:
     """Return the values visible to each later block: window, then block means, (M, w + F, D)."""
     near_ZwD = gather_rows(value_TD, blocks.later.key_Zw)
     if blocks.pooled_Zz.shape[1] == 0:
@@ -427,15 +355,14 @@ class WindowEncoder(Encoder):
 
     def full(self, x_TD: Float[Tensor, "T D"], tokens: TokenGraphs) -> Float[Tensor, "T D"]:
         """Return the state of every token of a batch."""
-        edges = tokens.parent_E, tokens.child_E, tokens.in_degree_T
         reads_both = self.config.attention == "window" and self.config.messages == "mean"
         context: AttentionContext | Reads
         if reads_both and product_dtype(x_TD, self) is not None:
             slope_H = alibi_slopes(self.heads, x_TD.device)
+            edges = tokens.parent_E, tokens.child_E, tokens.in_degree_T
             context = Reads(tokens.blocks, slope_H, *edges, self.width)
         else:
-            biases = attention_biases(tokens.blocks, self.heads)
-            context = AttentionContext(tokens.blocks, *biases, *edges)
+            context = AttentionContext(tokens, *attention_biases(tokens.blocks, self.heads))
         for encoder_block in self.encoder_blocks:
             x_TD = encoder_block(x_TD, context)
         return x_TD
@@ -479,13 +406,13 @@ class WindowEncoder(Encoder):
                 encoder_block.norm(x_RD)
             ).chunk(3, dim=1)
             memory.write(number, position_R, key_RD, value_RD)
-            attended_RD = encoder_block.attention(
-                query_RD, partial(memory.attended, number, query_RD, bias_RHv)
-            )
-            message_RD = encoder_block.messages(
-                value_RD, partial(memory.message, number, parent_Rp)
-            )
-            x_RD = encoder_block.finish(x_RD, attended_RD, message_RD)
+            attended_RD = message_RD = torch.zeros_like(query_RD)
+            if encoder_block.attends:
+                attended_RD = memory.attended(number, query_RD, bias_RHv)
+            if encoder_block.reads_parents:
+                message_RD = memory.message(number, parent_Rp)
+            read_R2D = torch.cat([attended_RD, message_RD], dim=-1)
+            x_RD = encoder_block.finish(x_RD, read_R2D)
         return x_RD
 
     def select(self, memory: WindowMemory, row_R: Int[Tensor, " R"]) -> WindowMemory:

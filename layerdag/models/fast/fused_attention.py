@@ -17,24 +17,17 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from layerdag.models.fast.layout import AttentionBlocks
-from layerdag.models.fused import Matrix, matrix, run_kernel
+from layerdag.models.fused import NUMBER, POINTER, Matrix, matrix, run_kernel, structure
 
-_SIZES = "tokens width heads block blocks first slots later far"
-_INDICES = "first_token later_token slot block_of pooled pooled_valid"
-
-
-class _Windows(ctypes.Structure):
-    _fields_ = (
-        *((name, ctypes.c_int64) for name in _SIZES.split()),
-        *((name, ctypes.c_void_p) for name in _INDICES.split()),
-        ("edges", ctypes.c_int64),
-        *((name, ctypes.c_void_p) for name in ("parent", "child", "in_degree", "slope")),
-        ("scale", ctypes.c_float),
-    )
-
-
-class _Heads(ctypes.Structure):
-    _fields_ = (("query", Matrix), ("key", Matrix), ("value", Matrix))
+_Windows = structure(
+    "_Windows",
+    ("tokens width heads block blocks first slots later far", NUMBER),
+    ("first_token later_token slot block_of pooled pooled_valid", POINTER),
+    ("edges", NUMBER),
+    ("parent child in_degree slope", POINTER),
+    ("scale", ctypes.c_float),
+)
+_Heads = structure("_Heads", ("query key value", Matrix))
 
 
 class Reads:

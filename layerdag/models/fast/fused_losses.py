@@ -19,40 +19,39 @@ from torch.autograd.function import once_differentiable
 
 from layerdag.models.fast.layout import BLOCK_CODES, TOKEN_CODES
 from layerdag.models.fast.targets import TrainingCandidates
-from layerdag.models.fused import Activation, matrix, product_rows, run_kernel
+from layerdag.models.fused import (
+    NUMBER,
+    POINTER,
+    Activation,
+    matrix,
+    product_rows,
+    run_kernel,
+    structure,
+)
 
-_PAIRS = "token_decision token token_code block_decision block block_code softmax chosen padding"
-_SIZES = "softmaxes width columns token_codes block_codes"
 _FEW_CODES = 48
 """Up to so many, a readout is computed row by row; beyond, matrix products are faster."""
 
+_Candidates = structure(
+    "_Candidates",
+    ("tokens blocks", NUMBER),
+    ("token_decision token token_code block_decision block block_code", POINTER),
+    ("softmax chosen padding", POINTER),
+    ("softmaxes width columns token_codes block_codes", NUMBER),
+    ("offset", 4 * NUMBER),
+    ("scale", ctypes.c_float),
+)
+_Readout = structure(
+    "_Readout",
+    ("rows codes", NUMBER),
+    ("state map bias chosen", POINTER),
+    ("columns", NUMBER),
+    ("without_first", POINTER),
+)
+_Gradients = structure("_Gradients", ("state norm map bias", POINTER))
 
-class _Candidates(ctypes.Structure):
-    _fields_ = (
-        ("tokens", ctypes.c_int64),
-        ("blocks", ctypes.c_int64),
-        *((name, ctypes.c_void_p) for name in _PAIRS.split()),
-        *((name, ctypes.c_int64) for name in _SIZES.split()),
-        ("offset", 4 * ctypes.c_int64),
-        ("scale", ctypes.c_float),
-    )
-
-
-# Codes that were chosen, how far apart they lie, and the rows where the first code is excluded.
+# Codes that were chosen, how far apart they are, and the rows where the first code is excluded.
 _Chosen = tuple[Tensor, int, Tensor | None]
-
-
-class _Readout(ctypes.Structure):
-    _fields_ = (
-        *((name, ctypes.c_int64) for name in ("rows", "codes")),
-        *((name, ctypes.c_void_p) for name in ("state", "map", "bias", "chosen")),
-        ("columns", ctypes.c_int64),
-        ("without_first", ctypes.c_void_p),
-    )
-
-
-class _Gradients(ctypes.Structure):
-    _fields_ = tuple((name, ctypes.c_void_p) for name in ("state", "norm", "map", "bias"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +149,7 @@ def _read_out_few(
     codes, stride, without_first_R = chosen
     weight_KD, bias_K = chain.map_AKD[a], chain.bias_AK[a]
     given = state_RD, weight_KD, bias_K, codes
-    structure = _Readout(
+    readout = _Readout(
         state_RD.shape[0],
         len(bias_K),
         *(x.data_ptr() for x in given),
@@ -161,7 +160,7 @@ def _read_out_few(
     run_kernel(
         "readout",
         ctypes.byref(activation.structure(state_RD.shape[1], *activation.parameters)),
-        ctypes.byref(structure),
+        ctypes.byref(readout),
         ctypes.byref(_Gradients(*(x.data_ptr() for x in of))),
         ctypes.byref(loss),
     )
@@ -233,7 +232,7 @@ class _PointerLoss(torch.autograd.Function):
             candidates.padding_G.float(),
         )
         assert all(each.is_contiguous() for each in indices)
-        structure = _Candidates(
+        pairs = _Candidates(
             tokens.decision_P.shape[0],
             blocks.decision_P.shape[0],
             *(each.data_ptr() for each in indices),
@@ -248,7 +247,7 @@ class _PointerLoss(torch.autograd.Function):
         given = projection_QK, key_Td, key_Zd
         gradients = [torch.zeros_like(each) for each in given]
         loss = ctypes.c_double()
-        run_kernel("pointer", ctypes.byref(structure), *given, ctypes.byref(loss), *gradients)
+        run_kernel("pointer", ctypes.byref(pairs), *given, ctypes.byref(loss), *gradients)
         ctx.gradients = gradients
         return projection_QK.new_tensor(loss.value)
 

@@ -8,7 +8,6 @@ of a head or key, q selected decisions.
 """
 
 import ctypes
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -17,29 +16,17 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from layerdag.models.fast.targets import Targets
-from layerdag.models.fused import run_kernel
+from layerdag.models.fused import NUMBER, POINTER, run_kernel, structure
 
-_SIZES = "nodes edges inner width columns slots"
-_OF_NODES = "token slot_code slot_offset stub kind degree_code in_degree"
-_OF_EDGES = "first_edge inner_node parent node rank open_code"
-_TABLES = "slot stub kind open degree"
-_DECISIONS = "kind degree other after before inner"
-
-
-def _structure(name: str, *groups: tuple[str, type]) -> type[ctypes.Structure]:
-    fields = [(field, kind) for names, kind in groups for field in names.split()]
-    return type(name, (ctypes.Structure,), {"_fields_": fields})
-
-
-_States = _structure(
+_States = structure(
     "_States",
-    (_SIZES, ctypes.c_int64),
-    (_OF_NODES, ctypes.c_void_p),
-    ("kind_columns kinds", ctypes.c_int64),
-    (_OF_EDGES, ctypes.c_void_p),
+    ("nodes edges inner width columns slots", NUMBER),
+    ("token slot_code slot_offset stub kind degree_code in_degree", POINTER),
+    ("kind_columns kinds", NUMBER),
+    ("first_edge inner_node parent node rank open_code", POINTER),
 )
-_Tables = _structure("_Tables", (_TABLES, ctypes.c_void_p))
-_Decisions = _structure("_Decisions", (_DECISIONS, ctypes.c_void_p))
+_Tables = structure("_Tables", ("slot stub kind open degree", POINTER))
+_Decisions = structure("_Decisions", ("kind degree other after before inner", POINTER))
 
 
 class DecisionStates(NamedTuple):
@@ -52,31 +39,23 @@ class DecisionStates(NamedTuple):
     inner_qD: Float[Tensor, "q D"]  # of in-degrees
 
 
-@dataclass(frozen=True, eq=False)
-class StateTables:
-    """Embeddings of codes that states are sums of."""
+def fused_states(
+    projection_TK: Float[Tensor, "T K"],
+    targets: Targets,
+    slot_offset_3: Int[Tensor, " 3"],
+    *tables: Float[Tensor, "_ D"],
+) -> tuple[DecisionStates, Float[Tensor, "T d"]]:
+    """Return the states of all decisions, and the keys of tokens.
 
-    slot_KD: Float[Tensor, "_ D"]  # of places in layers, three codes after the other
-    slot_offset_3: Int[Tensor, " 3"]  # first row of each of these
-    stub_KD: Float[Tensor, "_ D"]  # of stub codes of first parents
-    kind_KD: Float[Tensor, "_ D"]
-    open_KD: Float[Tensor, "_ D"]  # of numbers of parents that follow
-    degree_KD: Float[Tensor, "_ D"]  # of in-degrees
-
-    def states(
-        self, projection_TK: Float[Tensor, "T K"], targets: Targets
-    ) -> tuple[DecisionStates, Float[Tensor, "T d"]]:
-        """Return the states of all decisions, and the keys of tokens.
-
-        ``projection_TK`` is what each token's encoding is mapped to: context, first parent, last
-        parent and all parents, D columns each, then the key.
-        """
-        tables = self.slot_KD, self.stub_KD, self.kind_KD, self.open_KD, self.degree_KD
-        offset_3 = self.slot_offset_3
-        *states, key_Td = _StatesFunction.apply(
-            targets, offset_3, projection_TK.contiguous(), *tables
-        )
-        return DecisionStates(*states), key_Td
+    ``projection_TK`` is what each token's encoding is mapped to: context, first parent, last parent
+    and all parents, D columns each, then the key. Tables are embeddings of places in layers (three
+    codes one after another, which begin at ``slot_offset_3``), of stub codes of first parents, of
+    kinds, of numbers of parents that follow, and of in-degrees.
+    """
+    *states, key_Td = _StatesFunction.apply(
+        targets, slot_offset_3, projection_TK.contiguous(), *tables
+    )
+    return DecisionStates(*states), key_Td
 
 
 class _StatesFunction(torch.autograd.Function):

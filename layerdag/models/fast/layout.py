@@ -1,12 +1,8 @@
-"""Attention blocks, candidate parents.
-
-Layout of a batch: tokens, layers, attention blocks and edges.
+"""Layout of a batch: tokens, layers, attention blocks, edges, and the candidate parents of a node.
 
 A graph becomes a sequence of tokens: a start token, then its nodes in layer order. The tokens of a
 batch are concatenated without padding; only attention works on padded blocks of ``block``
 consecutive tokens of one graph.
-
-Candidate parents of a node and their features at the time of the decision.
 
 A parent is chosen from an interval of earlier tokens: the first parent from the layer before, every
 further one from the tokens before the parent chosen last. Tokens in the attention window of the
@@ -20,7 +16,6 @@ Shape letters: B graphs, E edges, K codes, L layers, N nodes, P pairs, Q decisio
 attention blocks, b tokens of a block, w window, z pooled blocks.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -257,17 +252,6 @@ class CandidatePairs:
     candidate_P: Int[Tensor, " P"]  # candidate token or block
 
 
-def split_ranges(
-    decisions: ParentDecisionRows, layout: BatchLayout, blocks: AttentionBlocks
-) -> tuple[Int[Tensor, " Q"], Int[Tensor, " Q"]]:
-    """Return the first token of each decision's window, and one past its last far block."""
-    seen_Q = decisions.child_Q - 1
-    block_Q = blocks.of_T[seen_Q]
-    local_Q = (seen_Q - layout.start_B[layout.graph_T[seen_Q]]) // blocks.block
-    window_Q = seen_Q - blocks.offset_T[seen_Q] - blocks.block * (local_Q > 0)
-    return window_Q, block_Q - 1
-
-
 def log_code(count: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
     """Return 0, 1, 2, 3, 4, 5-6, 7-9, 10-16, 17-32 and beyond as ``GAP_CODES`` codes."""
     return torch.searchsorted(_log_borders(count.device), count.contiguous(), right=True)
@@ -291,34 +275,3 @@ def offset_code(
 ) -> Int[Tensor, "*shape"]:
     """Return one of 9 codes for the distance from a reference, or the last one without any."""
     return (offset.clamp(-4, 4) + 4).masked_fill(~has_reference, OFFSET_CODES - 1)
-
-
-TokenCodes = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
-"""Features of candidate tokens; the choices of ``HeadsConfig.parent_features``."""
-
-
-def token_codes(
-    stub_P: Int[Tensor, " P"],
-    offset_P: Int[Tensor, " P"],
-    has_reference_P: Bool[Tensor, " P"],
-    gap_P: Int[Tensor, " P"],
-    layers_P: Int[Tensor, " P"],
-) -> Int[Tensor, "P 4"]:
-    """Return the codes of candidates that are tokens, shape (P, 4).
-
-    ``offset_P`` is the distance from the decision's reference, ``gap_P`` the tokens since the last
-    use (0 for never), ``layers_P`` the layers between candidate and child.
-    """
-    offset_P = offset_code(offset_P, has_reference_P)
-    return torch.stack([stub_P, offset_P, log_code(gap_P), log_code(layers_P)], dim=1)
-
-
-def no_token_codes(
-    stub_P: Int[Tensor, " P"],
-    offset_P: Int[Tensor, " P"],
-    has_reference_P: Bool[Tensor, " P"],
-    gap_P: Int[Tensor, " P"],
-    layers_P: Int[Tensor, " P"],
-) -> Int[Tensor, "P 4"]:
-    """Return the same codes for every candidate, shape (P, 4); arguments as ``token_codes``."""
-    return stub_P.new_zeros(stub_P.shape[0], len(TOKEN_CODES))

@@ -5,6 +5,7 @@ feature columns, J position buckets, K codes, M categorical conditions, T tokens
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -12,38 +13,24 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from layerdag.dag.dag import DAGBatch, GraphSizes, on_device
-from layerdag.dag.statistics import GraphStatistics
+from layerdag.dag.dag import DAGBatch, on_device
 from layerdag.errors import UsageError
 from layerdag.models.base import DAGModel, LossTerm, SampleRequest, SampleResult, require_request
 from layerdag.models.best_of import resample
 from layerdag.models.conditions import Conditions
-from layerdag.models.config import HEAD_WIDTH, FastConfig
-from layerdag.models.fast.allowed_codes import AllowedCodes
 from layerdag.models.fast.compiled_sampler import CompiledSampler
-from layerdag.models.fast.decisions import (
-    Heads,
-    layer_size_loss,
-    node_and_edge_losses,
-)
-from layerdag.models.fast.degree_constraints import DegreeConstraints
-from layerdag.models.fast.edge_type_sets import edge_type_sets_of
-from layerdag.models.fast.encoder import TokenGraphs, WindowEncoder, build_encoder
-from layerdag.models.fast.neighbor_kinds import neighbor_kinds_of
-from layerdag.models.fast.padding import FastPadding
-from layerdag.models.fast.sampling_inputs import SamplerModules
+from layerdag.models.fast.decisions import layer_size_loss, node_and_edge_losses
+from layerdag.models.fast.encoder import TokenGraphs, WindowEncoder
+from layerdag.models.fast.networks import FastNetworks
+from layerdag.models.fast.padding import padded, padded_sizes
 from layerdag.models.fast.targets import Targets
 from layerdag.models.fast.tensor_sampler import TensorSampler
 from layerdag.models.fast.tokens import (
-    ConditionEncoder,
-    RemainingSizes,
-    TokenEmbedding,
     at_tokens,
     drop_conditions,
     noisy_sizes,
 )
 from layerdag.models.layers import dropout, row_dropout
-from layerdag.models.posterior import Posterior
 from layerdag.runtime.native import set_openmp_passive
 
 GRAPH_OBJECTIVES = ("layer_size", "node", "edge")
@@ -57,34 +44,11 @@ _NATS_PER_VIOLATION = 3.0
 _NATS_PER_LOG_SIZE = 20.0
 
 
-class FastLayerDAG(DAGModel):
+class FastLayerDAG(FastNetworks, DAGModel):
     """Layerwise autoregressive model with one shared causal encoder.
 
     docs/explanation/fast-model.md describes it.
     """
-
-    def __init__(
-        self, sizes: GraphSizes, statistics: GraphStatistics, config: FastConfig | None = None
-    ) -> None:
-        super().__init__()
-        config = config or FastConfig()
-        width = config.width
-        self.sizes, self.statistics, self.config = sizes, statistics, config
-        self.block = config.encoder.block
-        self.tokens = TokenEmbedding(sizes, width)
-        self.conditions = ConditionEncoder(sizes, width, config.conditioning.position_buckets)
-        counts_down = config.conditioning.remaining_sizes == "encoded"
-        self.remaining = RemainingSizes(width) if counts_down else None
-        self.encoder = build_encoder(width, config.depth, config.encoder)
-        self.last_norm = nn.LayerNorm(width, bias=False)
-        plans = config.predict_out_degree is not False
-        self.heads = Heads(sizes, statistics, width, HEAD_WIDTH, plans=plans, config=config.heads)
-        self.constraints = DegreeConstraints(statistics, config.constraints)
-        self.neighbors = neighbor_kinds_of(config.constraints, statistics)
-        limited = config.constraints.attributes != "unlimited"
-        self.allowed = AllowedCodes(sizes, statistics if limited else None)
-        self.type_sets = edge_type_sets_of(config.constraints, sizes, statistics)
-        self.posterior = _posterior(sizes, config)
 
     def objective_parameters(self) -> dict[tuple[str, ...], list[nn.Parameter]]:
         """Return the parameters of the generator and, separately, those of the posterior."""
@@ -124,9 +88,21 @@ class FastLayerDAG(DAGModel):
         return batch.carrying(self._targets(batch))
 
     @property
-    def padding(self) -> FastPadding:
+    def pads_batches(self) -> bool:
         """Every size that differs from batch to batch can be padded."""
-        return FastPadding()
+        return True
+
+    def padded_sizes(self, derived: DAGBatch) -> Mapping[str, int]:
+        """Return the sizes of everything whose number differs from batch to batch."""
+        return padded_sizes(derived, _targets_of(derived))
+
+    def padded(self, derived: DAGBatch, sizes: Mapping[str, int]) -> DAGBatch:
+        """Return a batch of these sizes, none below its own, with the same losses."""
+        return padded(derived, _targets_of(derived), sizes)
+
+    def decisions(self, derived: DAGBatch) -> Mapping[str, float]:
+        """Return the layers, nodes and graphs of a batch by objective."""
+        return _targets_of(derived).counts
 
     @property
     def is_sum_over_graphs(self) -> bool:
@@ -139,16 +115,13 @@ class FastLayerDAG(DAGModel):
             self.block,
             self.tokens.codes,
             self.conditions.bucket,
-            self.heads.pointer.token_codes,
+            self.heads.pointer.dynamic,
             self.heads.count_codes,
         )
 
     def _teacher_forced(
-        self,
-        batch: DAGBatch,
-        noise: torch.Generator | None,
-        asked_B2: Float[Tensor, "B 2"] | None = None,
-    ) -> tuple[Targets, Float[Tensor, "T D"]]:
+        self, batch: DAGBatch, noise: torch.Generator | None, asked_B2: Tensor | None = None
+    ) -> tuple[Targets, Tensor]:
         """Return a batch as targets, and the encoding of every token.
 
         Without a generator of noise there is no dropout; ``asked_B2`` are the numbers of nodes and
@@ -167,8 +140,8 @@ class FastLayerDAG(DAGModel):
         batch: DAGBatch,
         targets: Targets,
         noise: torch.Generator | None,
-        asked_B2: Float[Tensor, "B 2"] | None = None,
-    ) -> Float[Tensor, "T D"]:
+        asked_B2: Tensor | None = None,
+    ) -> Tensor:
         """Return the encoder's output for every token, shape (T, D)."""
         graph_T, rates = targets.graph_T, self.config.encoder
         conditions = Conditions(batch.numeric_BC, batch.category_BM, asked_B2)
@@ -272,7 +245,9 @@ class FastLayerDAG(DAGModel):
             log_weight_B = log_weight_B - _NATS_PER_VIOLATION * self.constraints.violations(batch)
             score_B = log_weight_B * mean_B / nodes_B
             asked_B2 = request.sizes_B2.to(sizes_B2.device).repeat_interleave(candidates, dim=0)
-            score_B = score_B - _NATS_PER_LOG_SIZE * _log_distance(sizes_B2, asked_B2).sum(1)
+            distance_B2 = (sizes_B2 / asked_B2.clamp(min=1)).log().abs()
+            # Nothing is asked for where it is NaN.
+            score_B = score_B - _NATS_PER_LOG_SIZE * distance_B2.nan_to_num(nan=0.0).sum(1)
             found_B = self.log_posterior(batch)
             return score_B if found_B is None else score_B + found_B
 
@@ -290,49 +265,19 @@ class FastLayerDAG(DAGModel):
         with torch.inference_mode():
             return self.posterior.means(batch)
 
-    @property
-    def sampler_modules(self) -> SamplerModules:
-        """What samplers need of it."""
-        return SamplerModules(
-            self.tokens,
-            self.conditions,
-            self.remaining,
-            self.encoder,
-            self.last_norm,
-            self.heads,
-            self.constraints,
-            self.neighbors,
-            self.allowed,
-            self.type_sets,
-            self.block,
-        )
-
     def _sample_once(self, particles: int, request: SampleRequest) -> SampleResult:
         """Sample one graph per seed; consecutive ``particles`` ones are particles of one graph."""
-        modules = self.sampler_modules
         with torch.inference_mode():
             once = replace(request, best_of=particles)
-            if CompiledSampler.supports(modules):
-                return CompiledSampler(modules, once).run()
-            return TensorSampler(modules, once).run()
+            if CompiledSampler.supports(self):
+                return CompiledSampler(self, once).run()
+            return TensorSampler(self, once).run()
+
+
+def _targets_of(derived: DAGBatch) -> Targets:
+    assert isinstance(derived.derived, Targets), "DAGModel.derived() comes first"
+    return derived.derived
 
 
 def _sizes(batch: DAGBatch) -> Int[Tensor, "B 2"]:
     return torch.stack([batch.node_ptr.diff(), batch.num_layers()], dim=1)
-
-
-def _log_distance(
-    found_B2: Float[Tensor, "B 2"], asked_B2: Float[Tensor, "B 2"]
-) -> Float[Tensor, "B 2"]:
-    """Return |log(found / asked)|; 0 where nothing is asked for (NaN)."""
-    return (found_B2 / asked_B2.clamp(min=1)).log().abs().nan_to_num(nan=0.0)
-
-
-def _posterior(sizes: GraphSizes, config: FastConfig) -> Posterior | None:
-    """Return the network that predicts conditions; None where there are none."""
-    if not (sizes.numeric_conditions or sizes.category_conditions):
-        return None
-    settings = config.posterior
-    return Posterior(
-        sizes, width=config.posterior_width, rounds=settings.rounds, rate=settings.dropout
-    )

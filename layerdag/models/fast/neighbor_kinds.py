@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from layerdag.dag.dag import DAGBatch
 from layerdag.dag.neighbors import MANY, KindMultisets, ListedNeighbors
 from layerdag.dag.statistics import GraphStatistics
-from layerdag.models.config import ConstraintConfig
 
 UNCONSTRAINED = 0
 """State of a node whose kind has no list: whatever it reads."""
@@ -105,8 +104,11 @@ class NeighborKinds(nn.Module):
 
     offset_K: Tensor
 
-    def __init__(self, statistics: GraphStatistics) -> None:
+    def __init__(self, statistics: GraphStatistics, *, listed: bool = True) -> None:
         super().__init__()
+        if not listed:
+            nothing = ListedNeighbors.nothing(len(statistics.attributes[0]))
+            statistics = replace(statistics, parents=nothing, children=nothing)
         self.of_parents = KindAutomaton(statistics.parents.multisets)
         self.of_children = KindAutomaton(statistics.children.multisets)
         sides = (statistics.parents.unlisted, statistics.children.unlisted)
@@ -140,14 +142,6 @@ class NeighborKinds(nn.Module):
 def _per_graph(batch: DAGBatch, value_N: Float[Tensor, " N"]) -> Float[Tensor, " B"]:
     total_B = torch.zeros(batch.num_graphs, device=value_N.device)
     return total_B.index_add(0, batch.graph_of_node(), value_N)
-
-
-def neighbor_kinds_of(config: ConstraintConfig, statistics: GraphStatistics) -> NeighborKinds:
-    """Return the component that a config names."""
-    if config.neighbors == "unlimited":
-        nothing = ListedNeighbors.nothing(len(statistics.attributes[0]))
-        statistics = replace(statistics, parents=nothing, children=nothing)
-    return NeighborKinds(statistics)
 
 
 @lru_cache(maxsize=4)

@@ -22,12 +22,11 @@ from layerdag.models.fast.layout import (
     NEVER,
     TOKEN_CODES,
     log_code,
-    no_token_codes,
     offset_code,
     stub_code,
 )
+from layerdag.models.fast.sampling_inputs import Extent, RowNumbers, SamplingTask
 from layerdag.models.fast.sampling_rows import GraphRows, Node, TokenRows
-from layerdag.models.fast.sampling_task import Extent, RowNumbers, SamplingTask
 from layerdag.models.fast.tokens import Feature
 from layerdag.models.layers import LinearMap
 
@@ -98,21 +97,17 @@ class ParentDraws:
         last_Gv = node_GvF[..., Node.LAST]
         gap_Gv = (feature_GF[:, Feature.POSITION, None] - last_Gv) * (last_Gv != NEVER)
         back_Gv = feature_GF[:, Feature.LAYER, None] - node_GvF[..., Node.LAYER]
-        none_P = torch.zeros_like(held_Gv).flatten()
-        codes_P4 = self.pointer.token_codes(
-            stub_code(node_GvF[..., Node.USED], node_GvF[..., Node.OUT_DEGREE]).flatten(),
-            none_P,
-            none_P > 0,
-            gap_Gv.flatten(),
-            back_Gv.flatten(),
-        )
-        code_Gv4 = (codes_P4 + self.pointer.offset_F).view(*held_Gv.shape, -1)
-        stub_Gv, _, used_Gv, layers_Gv = code_Gv4.unbind(2)
+        stub_Gv = stub_code(node_GvF[..., Node.USED], node_GvF[..., Node.OUT_DEGREE])
+        codes_3Gv = torch.stack([stub_Gv, log_code(gap_Gv), log_code(back_Gv)])
+        if not self.pointer.dynamic:
+            codes_3Gv = torch.zeros_like(codes_3Gv)
+        stub_Gv, used_Gv, layers_Gv = codes_3Gv.unbind()
+        offset_F = self.pointer.offset_F
         encoder_R = self.guidance.rows(row_G, self.extent.rows)
         return SeenTokens(
             slot_Gv,
             self.tokens.key_RTd[encoder_R[:, None], self.guidance.duplicate(held_Gv)],
-            (stub_Gv, used_Gv, layers_Gv),
+            (stub_Gv + offset_F[0], used_Gv + offset_F[2], layers_Gv + offset_F[3]),
             node_GvF[..., Node.ROOM] > 0,
         )
 
@@ -155,12 +150,8 @@ class ParentDraws:
         return torch.where(column_P >= columns, first_P + inside_P, near_P).clamp(min=0)
 
     def _token_scores(
-        self,
-        projected_QK: Float[Tensor, "_ K"],
-        seen: SeenTokens,
-        span: ParentSpan,
-        elsewhere_X: Bool[Tensor, " X"],
-    ) -> Float[Tensor, "_ v"]:
+        self, projected_QK: Tensor, seen: SeenTokens, span: ParentSpan, elsewhere_X: Tensor
+    ) -> Tensor:
         """Return the scores of tokens as parents, those that are out ruled out.
 
         Others than those of the span are out, and those without room while there are other
@@ -187,22 +178,16 @@ class ParentDraws:
         possible_GOv = room_GOv | (inside_GOv & ~others_GO[:, :, None])
         return score_ROv.masked_fill(~duplicate(possible_GOv), -math.inf).flatten(0, 1)
 
-    def _offset_codes(
-        self, slot_G1v: Int[Tensor, "G 1 v"], reference_GO1: Int[Tensor, "G O 1"]
-    ) -> Int[Tensor, "G O v"]:
+    def _offset_codes(self, slot_G1v: Tensor, reference_GO1: Tensor) -> Tensor:
         offset_GOv = slot_G1v - reference_GO1
-        if self.pointer.token_codes is no_token_codes:
+        if not self.pointer.dynamic:
             return torch.zeros_like(offset_GOv) + self.pointer.offset_F[1]
         has_reference_GOv = (reference_GO1 != NEVER).expand_as(offset_GOv)
         return offset_code(offset_GOv, has_reference_GOv) + self.pointer.offset_F[1]
 
     def _block_scores(
-        self,
-        projected_QK: Float[Tensor, "_ K"],
-        span: ParentSpan,
-        row_X: Int[Tensor, " X"],
-        start_B: Int[Tensor, " B"],
-    ) -> tuple[Float[Tensor, "_ Z"], Bool[Tensor, " X"]]:
+        self, projected_QK: Tensor, span: ParentSpan, row_X: Tensor, start_B: Tensor
+    ) -> tuple[Tensor, Tensor]:
         blocks, d = self.extent.pooled, self.tokens.key_RTd.shape[2]
         node_BTF = self.graphs.node_BTF[:, : blocks * self.block]
         pending_BT = node_BTF[..., Node.OUT_DEGREE] - node_BTF[..., Node.USED]

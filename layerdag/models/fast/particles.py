@@ -28,9 +28,6 @@ OWN_COLOR = 0x9E3779B97F4A7C15 - 2**64
 """Odd factor that tells a node's own color from those of its parents."""
 
 
-NODE_CANDIDATES = 8
-"""Candidates for each node of a particle, of which one is kept."""
-
 NATS_PER_FIRST = 1.0
 """What a candidate costs whose ancestry no earlier node of the graph has, when one is chosen. It is
 part of no graph's weight: graphs that repeat one layer for ever would have the largest."""

@@ -8,55 +8,45 @@ buckets, K codes, P pairs (of a row and a parent), R rows, T tokens, Z attention
 a block, d width of a head or key, p parents of a node.
 """
 
-from abc import ABC, abstractmethod
-from typing import final
+from dataclasses import dataclass
+from typing import Any, final
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from layerdag.errors import UsageError
 from layerdag.models.fast.encoder import (
     Encoder,
-    EncoderSteps,
     NewestTokens,
     ParentList,
     WindowEncoder,
     has_own_positions,
 )
+from layerdag.models.fast.sampling_inputs import Extent, RowNumbers, SamplingTask
 from layerdag.models.fast.sampling_rows import GraphRows, TokenRows
-from layerdag.models.fast.sampling_task import Extent, RowNumbers, SamplingTask
 from layerdag.models.fast.tokens import Feature
-from layerdag.models.fast.window_memory import WindowMemory
 from layerdag.models.layers import LinearMap
 
 
-class EncoderMemory(ABC):
-    """An encoder with what it keeps of the tokens of each row."""
+@dataclass(eq=False)
+class EncoderMemory:
+    """An encoder with what it keeps of the tokens of each row.
 
-    @abstractmethod
-    def step(
-        self,
-        x_RD: Float[Tensor, "R D"],
-        position_R: Int[Tensor, " R"],
-        parent_Rp: Int[Tensor, "R p"],
-    ) -> Float[Tensor, "R D"]:
-        """Return the states of newest tokens; parents end with zeros."""
+    With a window encoder rows have positions of their own. With any other, all rows whose graphs
+    are not finished have the same position.
+    """
 
-    @abstractmethod
-    def copy_rows(self, target_R: Int[Tensor, " R"], source_R: Int[Tensor, " R"]) -> None:
-        """Replace the rows ``target_R`` by the rows ``source_R``."""
+    encoder: Encoder
+    memory: Any
+    rows: int
 
-    @abstractmethod
-    def moved(self, row_R: Int[Tensor, " R"], tokens: int) -> "EncoderMemory":
-        """Return the rows ``row_R`` with room for so many tokens, not fewer."""
-
-
-@final
-class OwnPositions(EncoderMemory):
-    """The window encoder, with rows that each have a position of their own."""
-
-    def __init__(self, encoder: WindowEncoder, memory: WindowMemory) -> None:
-        self.encoder, self.memory = encoder, memory
+    @classmethod
+    def empty(cls, encoder: Encoder, like_RD: Float[Tensor, "R D"], tokens: int) -> "EncoderMemory":
+        """Return a memory of R rows without tokens, and with room for so many."""
+        if isinstance(encoder, WindowEncoder) and has_own_positions(encoder):
+            return cls(encoder, encoder.memory(like_RD, tokens), len(like_RD))
+        return cls(encoder, encoder.start(like_RD), len(like_RD))
 
     def step(
         self,
@@ -64,56 +54,44 @@ class OwnPositions(EncoderMemory):
         position_R: Int[Tensor, " R"],
         parent_Rp: Int[Tensor, "R p"],
     ) -> Float[Tensor, "R D"]:
-        """Return the states of newest tokens; parents end with zeros."""
-        x_RD = self.encoder.step_rows(x_RD, position_R, parent_Rp, self.memory)
-        self.memory.pool(position_R)
-        return x_RD
+        """Return the states of newest tokens; parents end with zeros.
 
-    def copy_rows(self, target_R: Int[Tensor, " R"], source_R: Int[Tensor, " R"]) -> None:
-        """Replace the rows ``target_R`` by the rows ``source_R``."""
-        self.memory.copy_rows(target_R, source_R)
-
-    def moved(self, row_R: Int[Tensor, " R"], tokens: int) -> "OwnPositions":
-        """Return the rows ``row_R`` with room for so many tokens, not fewer."""
-        return OwnPositions(self.encoder, self.memory.moved(row_R, tokens))
-
-
-@final
-class OnePosition(EncoderMemory):
-    """Any encoder: all rows whose graphs are not finished have the same position."""
-
-    def __init__(self, steps: EncoderSteps, rows: int) -> None:
-        self.steps, self.rows = steps, rows
-
-    def step(
-        self,
-        x_RD: Float[Tensor, "R D"],
-        position_R: Int[Tensor, " R"],
-        parent_Rp: Int[Tensor, "R p"],
-    ) -> Float[Tensor, "R D"]:
-        """Return the states of newest tokens; parents end with zeros."""
+        Raises:
+            UsageError: If the encoder returns another shape.
+        """
+        encoder = self.encoder
+        if isinstance(encoder, WindowEncoder) and has_own_positions(encoder):
+            x_RD = encoder.step_rows(x_RD, position_R, parent_Rp, self.memory)
+            self.memory.pool(position_R)
+            return x_RD
         row_P, column_P = parent_Rp.nonzero().unbind(1)
         parents = ParentList(row_P, parent_Rp[row_P, column_P], (parent_Rp > 0).sum(1))
         # Finished rows are behind.
-        return self.steps.step(x_RD, NewestTokens(int(position_R.max()), parents))
+        newest = NewestTokens(int(position_R.max()), parents)
+        found_RD, self.memory = encoder.step(x_RD, newest, self.memory)
+        if found_RD.shape != x_RD.shape:
+            raise UsageError(
+                f"step() of the encoder {type(encoder).__name__} must return one state for each "
+                f"row, shape {tuple(x_RD.shape)}; it returned {tuple(found_RD.shape)}."
+            )
+        return found_RD.to(x_RD.dtype).contiguous()
 
     def copy_rows(self, target_R: Int[Tensor, " R"], source_R: Int[Tensor, " R"]) -> None:
         """Replace the rows ``target_R`` by the rows ``source_R``."""
+        if has_own_positions(self.encoder):
+            self.memory.copy_rows(target_R, source_R)
+            return
         row_R = torch.arange(self.rows, device=source_R.device)
         row_R[target_R] = source_R
-        self.steps.select(row_R)
+        self.memory = self.encoder.select(self.memory, row_R)
 
-    def moved(self, row_R: Int[Tensor, " R"], tokens: int) -> "OnePosition":
+    def moved(self, row_R: Int[Tensor, " R"], tokens: int) -> "EncoderMemory":
         """Return the rows ``row_R`` with room for so many tokens, not fewer."""
-        self.steps.select(row_R)
-        return OnePosition(self.steps, row_R.shape[0])
-
-
-def empty_memory(encoder: Encoder, like_RD: Float[Tensor, "R D"], tokens: int) -> EncoderMemory:
-    """Return a memory of R rows without tokens, and with room for so many."""
-    if isinstance(encoder, WindowEncoder) and has_own_positions(encoder):
-        return OwnPositions(encoder, encoder.memory(like_RD, tokens))
-    return OnePosition(EncoderSteps(encoder, like_RD), like_RD.shape[0])
+        if has_own_positions(self.encoder):
+            memory = self.memory.moved(row_R, tokens)
+        else:
+            memory = self.encoder.select(self.memory, row_R)
+        return EncoderMemory(self.encoder, memory, len(row_R))
 
 
 @final
@@ -145,8 +123,7 @@ class RowEncoder:
         duplicate = self.guidance.duplicate
         position_B = graphs.feature_BF[:, Feature.POSITION].contiguous()
         before_RD, after_RD = self._conditions(position_B)
-        code_BF = modules.tokens.scale.encode(graphs.feature_BF.clamp(min=0))
-        embedded_BD = modules.tokens.embedding(torch.cat([graphs.code_BA, code_BF], dim=1))
+        embedded_BD = modules.tokens(graphs.code_BA, graphs.feature_BF)
         position_R, parent_Rp = duplicate(position_B), duplicate(graphs.parent_Bp)
         x_RD = self.memory.step(duplicate(embedded_BD) + before_RD, position_R, parent_Rp)
         encoded_RD: Tensor = modules.last_norm(x_RD) + after_RD
@@ -165,9 +142,7 @@ class RowEncoder:
             tokens.block_key_RZd.flatten(0, 1).index_copy_(0, place_R, mean_Rd)
         return encoded_RD
 
-    def _conditions(
-        self, position_B: Int[Tensor, " B"]
-    ) -> tuple[Float[Tensor, "R D"], Float[Tensor, "R D"]]:
+    def _conditions(self, position_B: Tensor) -> tuple[Tensor, Tensor]:
         vectors, modules, graphs = self.task.vectors, self.task.modules, self.graphs
         duplicate = self.guidance.duplicate
         sample_R = duplicate(graphs.sample_B) + self._offset_R

@@ -7,50 +7,27 @@ Under guidance every graph has two rows of the encoder, a conditional and an unc
 which share the discrete decisions. Here, as in ``TensorSampler``, the first half of all rows is
 conditional; in ``CompiledSampler`` both rows of a graph follow each other.
 
-Shape letters: B graphs, C numeric conditions, F feature columns, K codes, M categorical
-conditions, R rows, X selected graphs.
+Shape letters: A node attributes, B graphs, C numeric conditions, F feature columns, K codes, M
+categorical conditions, P pairs, Q decisions, R rows, X selected graphs.
+Pairs are candidates of graphs, decisions those of rows of the encoder.
 """
 
 from dataclasses import dataclass
 from enum import IntEnum
 
+import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int, Shaped
-from torch import Tensor, nn
+from jaxtyping import Bool, Float, Int, Shaped, UInt64
+from torch import Tensor
 
-from layerdag.models.base import JointCodeMasks, SampleRequest
+from layerdag.models.base import SampleRequest
 from layerdag.models.conditions import Conditions
 from layerdag.models.draws import guided
 from layerdag.models.fast.allowed_codes import AllowedCodes
-from layerdag.models.fast.decisions import Heads
-from layerdag.models.fast.degree_constraints import DegreeConstraints
-from layerdag.models.fast.edge_type_sets import EdgeTypeSets
-from layerdag.models.fast.encoder import Encoder
-from layerdag.models.fast.neighbor_kinds import NeighborKinds
+from layerdag.models.fast.networks import FastNetworks
 from layerdag.models.fast.tokens import (
-    ConditionEncoder,
     ConditionVectors,
-    RemainingSizes,
-    TokenEmbedding,
 )
-
-
-@dataclass(frozen=True, eq=False)
-class SamplerModules:
-    """The modules of a model that sampling needs."""
-
-    tokens: TokenEmbedding  # token embedding
-    conditions: ConditionEncoder  # encoder of the conditions
-    # encoder of the nodes and layers still to come; None in a model without
-    remaining: RemainingSizes | None
-    encoder: Encoder  # the causal encoder
-    last_norm: nn.LayerNorm  # normalization of the encoder's output
-    heads: Heads  # readouts
-    constraints: DegreeConstraints  # constraints taken from the training graphs
-    neighbors: NeighborKinds  # the parents and children that training graphs have
-    allowed: AllowedCodes  # the attributes that go together in training graphs
-    type_sets: EdgeTypeSets  # the edge types that do
-    block: int  # number of tokens per attention block
 
 
 @dataclass(frozen=True)
@@ -89,19 +66,6 @@ class Guidance:
         return guided(conditional, unconditional, self.weight) / self.temperature
 
 
-def condition_vectors(
-    encoder: ConditionEncoder, request: SampleRequest, guidance: Guidance, device: torch.device
-) -> ConditionVectors:
-    """Return the condition vectors of each sample, under guidance then those without conditions."""
-    conditions = Conditions(
-        request.numeric_BC.to(device), request.category_BM.to(device), request.sizes_B2.to(device)
-    )
-    if guidance.has_pairs:
-        conditions = conditions.followed_by(conditions.unknown())
-    vectors: ConditionVectors = encoder(conditions)
-    return vectors
-
-
 @dataclass(frozen=True, eq=False)
 class CodeMasks:
     """The codes that nodes can have, by training and by the meaning of the codes."""
@@ -111,28 +75,90 @@ class CodeMasks:
     # codes that the nodes of each sample can have; the last row is for padding
     graph_BF: Bool[Tensor, "B F"]
 
-    @classmethod
-    def from_allowed(
-        cls, allowed: AllowedCodes, possible: JointCodeMasks | None, samples: int
-    ) -> "CodeMasks":
-        """Return the masks of a request for so many samples."""
-        observed_FF = allowed.allowed_FF
-        if possible is None:
-            graph_BF = observed_FF.new_ones((samples + 1, observed_FF.shape[0]))
-            return cls(allowed, observed_FF, graph_BF)
-        padded_BF = torch.nn.functional.pad(possible.graph_BF, (0, 0, 0, 1), value=True)
-        pairs_FF = observed_FF & possible.pairs_FF.to(observed_FF.device)
-        return cls(allowed, pairs_FF, padded_BF.to(observed_FF.device))
-
     def given(self, attribute: int, code_B: Int[Tensor, " B"]) -> Bool[Tensor, "B F"]:
         """Return what nodes with these codes of an attribute may have in all attributes."""
         return self.pairs_FF[self.allowed.starts[attribute] + code_B]
 
-    def limit(
-        self, logits_BK: Float[Tensor, "B K"], allowed_BF: Bool[Tensor, "B F"], attribute: int
-    ) -> Float[Tensor, "B K"]:
-        """Rule out codes of an attribute; see ``AllowedCodes.limit``."""
-        return self.allowed.limit(logits_BK, allowed_BF, attribute)
+
+NODE_CANDIDATES = 8
+"""Candidates for each node of a particle, of which one is kept."""
+
+
+@dataclass(frozen=True, eq=False)
+class SamplingTask:
+    """A request with what the model knows of it."""
+
+    modules: FastNetworks  # of the model
+    request: SampleRequest  # what to sample
+    guidance: Guidance  # of the request
+    # condition vectors of every sample, under guidance then without conditions
+    vectors: ConditionVectors
+    masks: CodeMasks  # codes that the nodes of each sample can have
+    seed_B: UInt64[np.ndarray, " B"]  # of each sample, then 0 for padding
+    weighs: bool  # whether candidates are weighed by their neighbors
+    options: int  # candidates for each node
+    max_parents: int  # the largest in-degree that a node may have
+    hold_every: int = 0  # nodes after which a row waits for the host; 0 is never
+
+    @classmethod
+    def of(cls, modules: FastNetworks, request: SampleRequest) -> "SamplingTask":
+        """Return the task of sampling a request."""
+        device, possible = modules.tokens.start_A.device, request.possible
+        guidance = Guidance(request.guidance, request.temperature)
+        numbers = (request.numeric_BC, request.category_BM, request.sizes_B2)
+        conditions = Conditions(*(each.to(device) for each in numbers))
+        if guidance.has_pairs:
+            conditions = conditions.followed_by(conditions.unknown())
+        pairs_FF = modules.allowed.allowed_FF
+        graph_BF = pairs_FF.new_ones((len(request.seeds) + 1, pairs_FF.shape[0]))
+        if possible is not None:
+            pairs_FF = pairs_FF & possible.pairs_FF.to(device)
+            graph_BF[:-1] = possible.graph_BF
+        weighs = request.best_of > 1 and modules.neighbors.any_listed
+        return cls(
+            modules,
+            request,
+            guidance,
+            modules.conditions(conditions),
+            CodeMasks(modules.allowed, pairs_FF, graph_BF),
+            np.array([*(seed % (1 << 64) for seed in request.seeds), 0], dtype=np.uint64),
+            weighs,
+            options=NODE_CANDIDATES if weighs else 1,
+            max_parents=max(int(modules.constraints.max_parents_K.max()), 1),
+        )
+
+
+@dataclass(frozen=True)
+class Extent:
+    """For how much there is room."""
+
+    rows: int  # graphs side by side
+    tokens: int  # tokens of each, whole attention blocks
+    edges: int
+    block: int  # tokens of an attention block
+
+    @property
+    def pooled(self) -> int:
+        """Attention blocks that can be seen as one mean: all but the newest two."""
+        return max(self.tokens // self.block - 2, 0)
+
+
+@dataclass(frozen=True, eq=False)
+class RowNumbers:
+    """Which rows belong together."""
+
+    row_B: Int[Tensor, " B"]  # number of each graph's row
+    row_R: Int[Tensor, " R"]  # number of each row of the encoder
+    row_P: Int[Tensor, " P"]  # row of each candidate's graph
+    row_Q: Int[Tensor, " Q"]  # row of the encoder of each candidate's states
+
+    @classmethod
+    def of(cls, task: SamplingTask, extent: Extent, device: torch.device) -> "RowNumbers":
+        """Return the numbers of so many rows."""
+        row_R = torch.arange(task.guidance.passes * extent.rows, device=device)
+        row_Q = row_R.repeat_interleave(task.options)
+        candidates = extent.rows * task.options
+        return cls(row_R[: extent.rows], row_R, row_Q[:candidates], row_Q)
 
 
 class RandomSlot(IntEnum):

@@ -13,12 +13,14 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from layerdag.models.fast.encoder import WindowEncoder, alibi_slopes, has_own_positions, read
-from layerdag.models.fast.layout import NEVER, token_codes
+from layerdag.models.fast.encoder import WindowEncoder, alibi_slopes
+from layerdag.models.fast.layout import NEVER
 from layerdag.models.fast.neighbor_kinds import NATS_PER_VIOLATION, KindAutomaton
+from layerdag.models.fast.networks import FastNetworks
 from layerdag.models.fast.particles import NATS_PER_FIRST
-from layerdag.models.fast.sampling_inputs import CodeMasks, Guidance, SamplerModules
+from layerdag.models.fast.sampling_inputs import CodeMasks, SamplingTask
 from layerdag.models.fast.tokens import Feature
+from layerdag.models.fused import NUMBER, POINTER, structure
 from layerdag.models.layers import CountEncoder
 from layerdag.runtime.native import library
 
@@ -52,55 +54,31 @@ _ARGUMENTS = {
 """Arguments of each kernel after the model and the rows: pointers, integers and floats."""
 
 
-def _structure(name: str, **fields: type) -> type[ctypes.Structure]:
-    return type(name, (ctypes.Structure,), {"_fields_": list(fields.items())})
-
-
-def _named(names: str, kind: type) -> dict[str, type]:
-    return dict.fromkeys(names.split(), kind)
-
-
 # Each is kept in step with the structure of its name in native/sample/sample.h.
-_Counter = _structure("_Counter", lows=ctypes.c_void_p, codes=ctypes.c_int64)
-_Automaton = _structure(
-    "_Automaton",
-    **_named("start key target final", ctypes.c_void_p),
-    **_named("keys kinds", ctypes.c_int64),
-)
-_Model = _structure(
+_Counter = structure("_Counter", ("lows", POINTER), ("codes", NUMBER))
+_Automaton = structure("_Automaton", ("start key target final", POINTER), ("keys kinds", NUMBER))
+_Model = structure(
     "_Model",
-    **_named(
-        "width key_width kinds types codes attributes token_features projections dynamic",
-        ctypes.c_int64,
-    ),
-    attribute_start=ctypes.c_void_p,
-    **_named("size in_degree token_count", _Counter),
-    **_named(
-        "token_table slot_table stub_table kind_table degree_table open_table token_offset source "
-        "observed pairs known_degrees min_parents max_parents first_state next_state",
-        ctypes.c_void_p,
-    ),
-    most_degree=ctypes.c_int64,
-    **_named("of_parents of_children", _Automaton),
-    offset=ctypes.c_void_p,
+    ("width key_width kinds types codes attributes token_features projections dynamic", NUMBER),
+    ("attribute_start", POINTER),
+    ("size in_degree token_count", _Counter),
+    ("token_table slot_table stub_table kind_table degree_table open_table token_offset", POINTER),
+    ("source observed pairs known_degrees min_parents max_parents first_state next_state", POINTER),
+    ("most_degree", NUMBER),
+    ("of_parents of_children", _Automaton),
+    ("offset", POINTER),
 )
-_Layer = _structure(
-    "_Layer",
-    **_named("heads attends messages", ctypes.c_int64),
-    **_named("slope memory pooled", ctypes.c_void_p),
-)
+_Layer = structure("_Layer", ("heads attends messages", NUMBER), ("slope memory pooled", POINTER))
 _OF_CANDIDATES = "group first kind_P degree kind_group type_state parent edge_start base"
-_Rows = _structure(
+_Rows = structure(
     "_Rows",
-    **_named("rows options passes memory_rows block pages position weighted", ctypes.c_int64),
-    **_named("temperature guidance scale", ctypes.c_float),
-    **_named("per_violation per_first", ctypes.c_double),
-    **_named(
-        "seed possible sample layer_start before_start sibling structure out_degree used room last "
-        f"layer kind children color key block_key projection log_weight {_OF_CANDIDATES} "
-        "edge_parent edge_type",
-        ctypes.c_void_p,
-    ),
+    ("rows options passes memory_rows block pages position weighted", NUMBER),
+    ("temperature guidance scale", ctypes.c_float),
+    ("per_violation per_first", ctypes.c_double),
+    ("seed possible sample layer_start before_start sibling structure out_degree used", POINTER),
+    ("room last layer kind children color key block_key projection log_weight", POINTER),
+    (_OF_CANDIDATES, POINTER),
+    ("edge_parent edge_type", POINTER),
 )
 
 
@@ -127,7 +105,7 @@ def _address(argument: Any) -> Any:
 class ModelTables:
     """Sizes, embeddings and constraints of a model."""
 
-    def __init__(self, modules: SamplerModules, masks: CodeMasks) -> None:
+    def __init__(self, modules: FastNetworks, masks: CodeMasks) -> None:
         self._kept: list[Tensor] = []  # what the pointers point to
         heads, constraints, type_sets = modules.heads, modules.constraints, modules.type_sets
         tokens, at = modules.tokens, self._pointed
@@ -152,7 +130,7 @@ class ModelTables:
             attributes=len(modules.allowed.sizes),
             token_features=tokens.embedding.offset_F.shape[0],
             projections=3 + (heads.chosen_parents is not None),
-            dynamic=heads.pointer.token_codes is token_codes,
+            dynamic=heads.pointer.dynamic,
             attribute_start=at(torch.tensor(starts)),
             size=self._counter(heads.size),
             in_degree=self._counter(heads.in_degree),
@@ -200,53 +178,40 @@ class ModelTables:
 
 @final
 class RowMemory:
-    """What is known of every row, of its positions and of its candidates.
+    """What is known of every row, of its positions and of its candidates."""
 
-    An encoder of users keeps its own memory.
-    """
-
-    def __init__(
-        self,
-        modules: SamplerModules,
-        masks: CodeMasks,
-        seed_B: np.ndarray,
-        *,
-        options: int,
-        weighted: bool,
-        guidance: Guidance,
-        positions: int,
-    ) -> None:
+    def __init__(self, task: SamplingTask) -> None:
+        modules, seed_B, options = task.modules, task.seed_B, task.options
         encoder, rows = modules.encoder, seed_B.shape[0] - 1
-        assert masks.graph_BF.shape[0] == seed_B.shape[0]
+        assert isinstance(encoder, WindowEncoder)
+        assert task.masks.graph_BF.shape[0] == seed_B.shape[0]
         assert options <= _MAX_OPTIONS
-        self.tables, self._seed_B = ModelTables(modules, masks), seed_B
+        self.tables, self._seed_B = ModelTables(modules, task.masks), seed_B
         self._structure = _Rows(
             rows=rows,
             options=options,
-            passes=guidance.passes,
+            passes=task.guidance.passes,
             memory_rows=rows,
             block=modules.block,
-            weighted=weighted,
-            temperature=guidance.temperature,
-            guidance=guidance.weight,
+            weighted=task.weighs,
+            temperature=task.guidance.temperature,
+            guidance=task.guidance.weight,
             scale=self._model.key_width**-0.5,
             per_violation=NATS_PER_VIOLATION,
             per_first=NATS_PER_FIRST,
             seed=seed_B.ctypes.data,
             possible=self.tables.possible,
         )
-        self.layers: list[ctypes.Structure] = []
-        if isinstance(encoder, WindowEncoder) and has_own_positions(encoder):
-            self._slope_H = alibi_slopes(encoder.heads, torch.device("cpu"))
-            self.layers = [
-                _Layer(
-                    heads=encoder.heads,
-                    attends=block.attention is read,
-                    messages=block.messages is read,
-                    slope=self._slope_H.data_ptr(),
-                )
-                for block in encoder.encoder_blocks
-            ]
+        self._slope_H = alibi_slopes(encoder.heads, torch.device("cpu"))
+        self.layers = [
+            _Layer(
+                heads=encoder.heads,
+                attends=block.attends,
+                messages=block.reads_parents,
+                slope=self._slope_H.data_ptr(),
+            )
+            for block in encoder.encoder_blocks
+        ]
         self.features_BF = np.zeros((rows, len(Feature)), dtype=np.int64)
         self.features_BF[:, Feature.SIZE] = 1
         self.log_weight_B = np.zeros(rows)
@@ -265,7 +230,7 @@ class RowMemory:
         self._edges_2E = np.zeros((2, 0), dtype=np.int64)
         self._of_positions: dict[str, np.ndarray] = {}
         fits = RESERVED_NUMBERS // max(rows * self._numbers_per_position, 1)
-        self.reserve_positions(min(positions, max(fits, 64)))
+        self.reserve_positions(min(task.request.max_nodes + 1, max(fits, 64)))
 
     @property
     def _model(self) -> ctypes.Structure:

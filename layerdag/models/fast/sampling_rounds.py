@@ -27,8 +27,15 @@ from layerdag.models.fast.layout import NEVER, stub_code
 from layerdag.models.fast.neighbor_kinds import NATS_PER_VIOLATION, UNSEEN
 from layerdag.models.fast.parent_draws import ParentDraws, ParentSpan
 from layerdag.models.fast.particles import NATS_PER_FIRST, OWN_COLOR
-from layerdag.models.fast.row_encoder import EncoderMemory, RowEncoder, empty_memory
-from layerdag.models.fast.sampling_inputs import CANDIDATE_STEP, SLOTS_PER_PARENT, RandomSlot
+from layerdag.models.fast.row_encoder import EncoderMemory, RowEncoder
+from layerdag.models.fast.sampling_inputs import (
+    CANDIDATE_STEP,
+    SLOTS_PER_PARENT,
+    Extent,
+    RandomSlot,
+    RowNumbers,
+    SamplingTask,
+)
 from layerdag.models.fast.sampling_rows import (
     CandidateRows,
     GraphRows,
@@ -37,7 +44,6 @@ from layerdag.models.fast.sampling_rows import (
     copy_rows,
     move_rows,
 )
-from layerdag.models.fast.sampling_task import Extent, RowNumbers, SamplingTask
 from layerdag.models.fast.tokens import Feature
 from layerdag.models.layers import CountEncoder
 from layerdag.runtime.rng import position_words, scrambled, slot_words
@@ -67,7 +73,7 @@ class SamplingRounds:
         if memory is None:
             shape = (self.numbers.row_R.shape[0], heads.context.in_features)
             like_RD = heads.context.weight.new_zeros(shape)
-            memory = empty_memory(modules.encoder, like_RD, extent.tokens)
+            memory = EncoderMemory.empty(modules.encoder, like_RD, extent.tokens)
         self.encoder = RowEncoder(task, extent, self.numbers, self.graphs, memory)
         self.tokens = self.encoder.tokens
         self.parents = ParentDraws(task, extent, self.numbers, self.graphs, self.tokens)
@@ -164,9 +170,7 @@ class SamplingRounds:
         self._draw_candidates(encoded_RD, starts_B)
         graphs.phase_B.copy_(graphs.phase_B.masked_fill(starts_B, int(Phase.OPEN)))
 
-    def _layer_sizes(
-        self, encoded_RD: Float[Tensor, "R D"], uniform_BU: Float[Tensor, "B U"]
-    ) -> tuple[Bool[Tensor, " B"], Int[Tensor, " B"]]:
+    def _layer_sizes(self, encoded_RD: Tensor, uniform_BU: Tensor) -> tuple[Tensor, Tensor]:
         """Return which rows start a node, and the size of its layer if that is new; end graphs."""
         graphs, request, heads = self.graphs, self.task.request, self.task.modules.heads
         feature_BF = graphs.feature_BF
@@ -220,9 +224,7 @@ class SamplingRounds:
         new_BF = torch.stack([new[feature] for feature in Feature], dim=1)
         graphs.feature_BF.copy_(torch.where(starts_B[:, None], new_BF, graphs.feature_BF))
 
-    def _draw_candidates(
-        self, encoded_RD: Float[Tensor, "R D"], starts_B: Bool[Tensor, " B"]
-    ) -> None:
+    def _draw_candidates(self, encoded_RD: Tensor, starts_B: Tensor) -> None:
         graphs, candidates, modules = self.graphs, self.candidates, self.task.modules
         heads, duplicate = modules.heads, self.guidance.duplicate
         size_B, index_B = (graphs.feature_BF[:, f] for f in (Feature.SIZE, Feature.INDEX))
@@ -268,22 +270,15 @@ class SamplingRounds:
                 weight_P.copy_(torch.where(starts_P, start_P, weight_P))
             candidates.color_P2.masked_fill_(starts_P1, 0)
 
-    def _kinds(
-        self, state_QD: Float[Tensor, "Q D"], first_P: Int[Tensor, " P"]
-    ) -> Int[Tensor, " P"]:
+    def _kinds(self, state_QD: Tensor, first_P: Tensor) -> Tensor:
         task, sample_P = self.task, self.graphs.sample_B[self._row_P]
         logits_PK = self.guidance.merge(task.modules.heads.kind_readout(state_QD))
         logits_PK = task.modules.constraints.limit_kinds(logits_PK, first_P)
-        logits_PK = task.masks.limit(logits_PK, task.masks.graph_BF[sample_P], 0)
+        logits_PK = task.masks.allowed.limit(logits_PK, task.masks.graph_BF[sample_P], 0)
         slot = int(RandomSlot.KIND)
         return sample_if_possible(logits_PK, self.candidates.uniform_PU[:, slot])
 
-    def _in_degrees(
-        self,
-        state_QD: Float[Tensor, "Q D"],
-        kind_P: Int[Tensor, " P"],
-        first_P: Int[Tensor, " P"],
-    ) -> Int[Tensor, " P"]:
+    def _in_degrees(self, state_QD: Tensor, kind_P: Tensor, first_P: Tensor) -> Tensor:
         modules, uniform_PU = self.task.modules, self.candidates.uniform_PU
         counter, constraints = modules.heads.in_degree, modules.constraints
         logits_PK = self.guidance.merge(modules.heads.degree_readout(state_QD))
@@ -322,12 +317,7 @@ class SamplingRounds:
         candidates.last_P.copy_(next_P.where(adds_P & (left_P > 0), parent_P))
         candidates.rank_P.add_(adds_P)
 
-    def _edge_types(
-        self,
-        state_QD: Float[Tensor, "Q D"],
-        adds_P: Bool[Tensor, " P"],
-        uniform_P: Float[Tensor, " P"],
-    ) -> Int[Tensor, " P"]:
+    def _edge_types(self, state_QD: Tensor, adds_P: Tensor, uniform_P: Tensor) -> Tensor:
         type_sets, candidates = self.task.modules.type_sets, self.candidates
         logits_PK = self.guidance.merge(self.task.modules.heads.type_readout(state_QD))
         logits_PK = type_sets.limit(logits_PK, candidates.type_state_P)
@@ -388,9 +378,7 @@ class SamplingRounds:
             graphs.held_B.copy_(torch.where(done_B, due_B, graphs.held_B))
         graphs.phase_B.copy_(graphs.phase_B.masked_fill(done_B, int(Phase.READY)))
 
-    def _choices(
-        self, done_B: Bool[Tensor, " B"], ancestry_P: Int[Tensor, " P"]
-    ) -> Int[Tensor, " B"]:
+    def _choices(self, done_B: Tensor, ancestry_P: Tensor) -> Tensor:
         graphs, candidates, neighbors = self.graphs, self.candidates, self.task.modules.neighbors
         broken_P = ~neighbors.of_parents.final_R[candidates.parents_state_P]
         weight_BO = (candidates.weight_P - NATS_PER_VIOLATION * broken_P).view(-1, self.options)
@@ -412,9 +400,7 @@ class SamplingRounds:
         color_1 = scrambled(color_0 * OWN_COLOR + sum_P2[:, 0])
         return color_0, color_1, scrambled(color_1 * OWN_COLOR + sum_P2[:, 1])
 
-    def _attributes(
-        self, state_RD: Float[Tensor, "R D"], kind_B: Int[Tensor, " B"]
-    ) -> tuple[Int[Tensor, "B A"], Int[Tensor, " B"]]:
+    def _attributes(self, state_RD: Tensor, kind_B: Tensor) -> tuple[Tensor, Tensor]:
         graphs, masks, modules = self.graphs, self.task.masks, self.task.modules
         heads, codes = modules.heads, [kind_B]
         uniform_BU = self._of_first(self.candidates.uniform_PU)
@@ -422,7 +408,7 @@ class SamplingRounds:
         for index, readout in enumerate(heads.other_readouts):
             logits_BK = self.guidance.merge(readout(state_RD))
             logits_BK = modules.constraints.limit_attributes(logits_BK, index)
-            logits_BK = masks.limit(logits_BK, allowed_BF, index + 1)
+            logits_BK = masks.allowed.limit(logits_BK, allowed_BF, index + 1)
             slot = int(RandomSlot.ATTRIBUTE) + index
             code_B = sample_if_possible(logits_BK, uniform_BU[:, slot])
             state_RD = heads.after_other(state_RD, index, self.guidance.duplicate(code_B))
@@ -435,13 +421,7 @@ class SamplingRounds:
         slot = RandomSlot.OUT_DEGREE
         return code_BA, self._count(heads.out_degree, logits_BK, uniform_BU, slot)
 
-    def _connect(
-        self,
-        done_B: Bool[Tensor, " B"],
-        parent_Bp: Int[Tensor, "B p"],
-        kind_B: Int[Tensor, " B"],
-        degree_B: Int[Tensor, " B"],
-    ) -> None:
+    def _connect(self, done_B: Tensor, parent_Bp: Tensor, kind_B: Tensor, degree_B: Tensor) -> None:
         graphs = self.graphs
         edge_Bp = done_B[:, None] & (self._parent_p < degree_B[:, None])
         place_Bp = parent_Bp.where(edge_Bp, self.extent.tokens)
@@ -465,12 +445,7 @@ class SamplingRounds:
         feature_BF[:, Feature.OPEN].sub_(degree_B)
         feature_BF[:, Feature.OPEN_BEFORE].sub_(near_B)
 
-    def _enter(
-        self,
-        done_B: Bool[Tensor, " B"],
-        code_BA: Int[Tensor, "B A"],
-        out_degree_B: Int[Tensor, " B"],
-    ) -> None:
+    def _enter(self, done_B: Tensor, code_BA: Tensor, out_degree_B: Tensor) -> None:
         graphs, modules, kind_B = self.graphs, self.task.modules, code_BA[:, 0]
         feature_BF = graphs.feature_BF
         predicted = modules.heads.out_degree is not None
@@ -481,12 +456,7 @@ class SamplingRounds:
         for feature in (Feature.OUT_DEGREE, Feature.OPEN, Feature.OPEN_LAYER):
             feature_BF[:, feature].add_(out_degree_B.where(done_B, 0))
 
-    def _enter_ancestry(
-        self,
-        done_B: Bool[Tensor, " B"],
-        kind_B: Int[Tensor, " B"],
-        colors: Sequence[Int[Tensor, " B"]],
-    ) -> None:
+    def _enter_ancestry(self, done_B: Tensor, kind_B: Tensor, colors: Sequence[Tensor]) -> None:
         """Let later weights see the newest nodes, by hashes at radius 0, 1 and 2."""
         graphs, place_B = self.graphs, self._newest_places(done_B)
         start_B = self.task.modules.neighbors.of_children.start_K[kind_B]
@@ -498,12 +468,7 @@ class SamplingRounds:
         graphs.ancestry_BT.flatten().index_copy_(0, place_B, colors[2])
 
     def _put_out(
-        self,
-        done_B: Bool[Tensor, " B"],
-        code_BA: Int[Tensor, "B A"],
-        parent_Bp: Int[Tensor, "B p"],
-        type_Bp: Int[Tensor, "B p"],
-        degree_B: Int[Tensor, " B"],
+        self, done_B: Tensor, code_BA: Tensor, parent_Bp: Tensor, type_Bp: Tensor, degree_B: Tensor
     ) -> None:
         graphs = self.graphs
         position_B = graphs.feature_BF[:, Feature.POSITION]
@@ -550,12 +515,8 @@ class SamplingRounds:
         return uniform_PU[:: self.options]
 
     def _count(
-        self,
-        counter: CountEncoder,
-        logits_XK: Float[Tensor, "X K"],
-        uniform_XU: Float[Tensor, "X U"],
-        slot: RandomSlot,
-    ) -> Int[Tensor, " X"]:
+        self, counter: CountEncoder, logits_XK: Tensor, uniform_XU: Tensor, slot: RandomSlot
+    ) -> Tensor:
         first = int(slot)
         code_X = sample_if_possible(logits_XK, uniform_XU[:, first])
         return counter.decode(code_X, uniform_XU[:, first + 1])

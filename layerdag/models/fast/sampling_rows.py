@@ -10,6 +10,7 @@ of a head or key, p parents of a node.
 Pairs are candidates of graphs, decisions those of rows of the encoder.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import IntEnum
 from typing import TypeVar
@@ -19,8 +20,8 @@ from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
 from layerdag.models.fast.layout import NEVER
-from layerdag.models.fast.sampling_inputs import SamplerModules
-from layerdag.models.fast.sampling_task import Extent
+from layerdag.models.fast.networks import FastNetworks
+from layerdag.models.fast.sampling_inputs import Extent
 from layerdag.models.fast.tokens import Feature
 
 Rows = TypeVar("Rows", "GraphRows", "TokenRows", "CandidateRows")
@@ -87,36 +88,29 @@ class GraphRows:
     type_BE: Int[Tensor, "B E"]
 
     @classmethod
-    def idle(cls, modules: SamplerModules, extent: Extent, parents: int) -> "GraphRows":
+    def idle(cls, modules: FastNetworks, extent: Extent, parents: int) -> "GraphRows":
         """Return rows without graphs."""
-        start_A = modules.tokens.start_A
-        rows, tokens, edges = extent.rows, extent.tokens + 1, extent.edges + 1
-        zero_B = start_A.new_zeros(rows)
-        no_B = zero_B.bool()
-        edge_BE = start_A.new_zeros((rows, edges))
-        return cls(
-            sample_B=zero_B.clone(),
-            seed_B=zero_B.clone(),
-            phase_B=zero_B.clone(),
+        start_A, rows = modules.tokens.start_A, extent.rows
+        sizes = {
+            "B": rows,
+            "T": extent.tokens + 1,
+            "E": extent.edges + 1,
+            "p": parents,
+            "A": start_A.shape[0],
+        }
+        no_B = start_A.new_zeros(rows, dtype=torch.bool)
+        return _zeros(
+            cls,
+            sizes,
+            start_A,
             held_B=no_B.clone(),
             valid_B=~no_B,
             may_end_B=~no_B,
             truncated_B=no_B.clone(),
             feature_BF=start_A.new_zeros((rows, len(Feature))),
-            layer_start_B=zero_B.clone(),
-            before_start_B=zero_B.clone(),
-            sibling_B=zero_B.clone(),
-            parent_Bp=start_A.new_zeros((rows, parents)),
-            type_Bp=start_A.new_zeros((rows, parents)),
             code_BA=start_A.expand(rows, -1).clone(),
             log_weight_B=torch.zeros(rows, device=start_A.device),
-            edges_B=zero_B.clone(),
-            node_BTF=start_A.new_zeros((rows, tokens, len(Node))),
-            ancestry_BT=start_A.new_zeros((rows, tokens)),
-            x_BTA=start_A.new_zeros((rows, tokens, start_A.shape[0])),
-            parent_BE=edge_BE.clone(),
-            child_BE=edge_BE.clone(),
-            type_BE=edge_BE.clone(),
+            node_BTF=start_A.new_zeros((rows, sizes["T"], len(Node))),
         )
 
     def start(
@@ -161,16 +155,13 @@ class TokenRows:
 
     @classmethod
     def empty(
-        cls, modules: SamplerModules, extent: Extent, rows: int, projections: int
+        cls, modules: FastNetworks, extent: Extent, rows: int, projections: int
     ) -> "TokenRows":
         """Return rows without tokens."""
-        weight = modules.heads.context.weight
         key_width = modules.heads.pointer.key.out_features
-        return cls(
-            weight.new_zeros((rows, extent.tokens, key_width)),
-            weight.new_zeros((rows, extent.tokens // extent.block, key_width)),
-            weight.new_zeros((rows, extent.tokens, projections)),
-        )
+        blocks = extent.tokens // extent.block
+        sizes = {"R": rows, "T": extent.tokens, "Z": blocks, "d": key_width, "K": projections}
+        return _zeros(cls, sizes, modules.heads.context.weight)
 
     def pool(self) -> None:
         """Average over the first two attention blocks, which was left out while there were no more.
@@ -207,38 +198,30 @@ class CandidateRows:
 
     @classmethod
     def empty(
-        cls,
-        modules: SamplerModules,
-        candidates: int,
-        states: int,
-        parents: int,
-        uniforms: int,
+        cls, modules: FastNetworks, candidates: int, states: int, parents: int, uniforms: int
     ) -> "CandidateRows":
         """Return rows in which nothing is drawn; arguments are numbers of rows and columns."""
         start_A, weight = modules.tokens.start_A, modules.heads.context.weight
-        zero_P = start_A.new_zeros(candidates)
-        parent_Pp = start_A.new_zeros((candidates, parents + 1))
+        sizes = {"P": candidates, "p": parents + 1, "2": 2}
         state_QD = weight.new_zeros((states, weight.shape[0]))
-        return cls(
-            word_P=zero_P.clone(),
-            uniform_PU=torch.zeros(
-                (candidates, uniforms), dtype=torch.float64, device=start_A.device
-            ),
-            rank_P=zero_P.clone(),
-            first_P=zero_P.clone(),
-            kind_P=zero_P.clone(),
-            degree_P=zero_P.clone(),
-            type_state_P=zero_P.clone(),
-            last_P=zero_P.clone(),
-            parent_Pp=parent_Pp.clone(),
-            type_Pp=parent_Pp.clone(),
+        return _zeros(
+            cls,
+            sizes,
+            start_A,
+            uniform_PU=start_A.new_zeros((candidates, uniforms), dtype=torch.float64),
             kind_state_QD=state_QD.clone(),
             total_QD=state_QD.clone(),
             chosen_QD=state_QD.clone(),
             weight_P=torch.zeros(candidates, device=start_A.device),
-            parents_state_P=zero_P.clone(),
-            color_P2=start_A.new_zeros((candidates, 2)),
         )
+
+
+def _zeros(kind: type[Rows], sizes: Mapping[str, int], like: Tensor, **given: Tensor) -> Rows:
+    """Return rows of zeros of the shapes that the letters in their names say, but those given."""
+    for name in (field.name for field in fields(kind) if field.name not in given):
+        shape = [sizes[letter] for letter in name.rpartition("_")[2]]
+        given[name] = like.new_zeros(shape)
+    return kind(**given)
 
 
 def copy_rows(rows: Rows, target_X: Int[Tensor, " X"], source_X: Int[Tensor, " X"]) -> None:

@@ -16,7 +16,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from layerdag.dag.dag import DAGBatch
-from layerdag.errors import UsageError
 from layerdag.models.fast.layout import (
     NEVER,
     AttentionBlocks,
@@ -24,12 +23,9 @@ from layerdag.models.fast.layout import (
     CandidatePairs,
     Edges,
     ParentDecisionRows,
-    TokenCodes,
-    no_token_codes,
-    split_ranges,
-    token_codes as codes_of_tokens,
 )
-from layerdag.models.fast.tokens import StructuralFeatures
+from layerdag.models.fast.tokens import Feature, structural_features
+from layerdag.models.fused import NUMBER, POINTER, structure
 from layerdag.models.layers import CountEncoder
 from layerdag.runtime.native import library
 
@@ -37,18 +33,12 @@ NOT_A_TARGET = -100
 """Code of a row that only pads a batch; cross entropy leaves it out (``ignore_index``)."""
 
 
-# Columns of int64.
-_COLUMNS = (
-    "parent child reference low high layer out_degree block used last pending decision candidate "
-    "codes far_decision far_block far_code softmax chosen stub"
+_Candidates = structure(
+    "_Candidates",
+    ("edges", NUMBER),
+    ("parent child reference low high layer out_degree block used last pending", POINTER),
+    ("decision candidate codes far_decision far_block far_code softmax chosen stub", POINTER),
 )
-
-
-class _Candidates(ctypes.Structure):
-    _fields_ = (
-        ("edges", ctypes.c_int64),
-        *((name, ctypes.c_void_p) for name in _COLUMNS.split()),
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,11 +66,12 @@ class TrainingCandidates:
         edges: Edges,
         out_degree_T: Int[Tensor, " T"],
         blocks: AttentionBlocks,
-        token_codes: TokenCodes,
+        dynamic: bool,
     ) -> tuple["TrainingCandidates", Int[Tensor, " E"]]:
         """Return the candidates of all parents of a batch, and the stub code of each true parent.
 
-        The pairs are written by a compiled kernel (``native/train/candidates.c``).
+        The pairs are written by a compiled kernel (``native/train/candidates.c``); features of
+        tokens are all 0 unless they are ``dynamic``.
         """
         decisions = ParentDecisionRows.from_edges(layout, edges)
         low_3E, high_3E = _candidate_ranges(layout, edges, decisions, blocks)
@@ -122,9 +113,7 @@ class TrainingCandidates:
             "chosen": found.chosen_G,
             "stub": stub_E,
         }
-        if token_codes not in (codes_of_tokens, no_token_codes):
-            raise UsageError(f"Candidate tokens have no codes {token_codes!r:.80} in training.")
-        if token_codes is not no_token_codes:
+        if dynamic:
             columns["codes"] = found.codes_P4
         addresses = {name: column.data_ptr() for name, column in columns.items()}
         given = _Candidates(edges=count, **addresses)
@@ -134,14 +123,17 @@ class TrainingCandidates:
 
 def _candidate_ranges(
     layout: BatchLayout, edges: Edges, decisions: ParentDecisionRows, blocks: AttentionBlocks
-) -> tuple[Int[Tensor, "3 E"], Int[Tensor, "3 E"]]:
+) -> tuple[Tensor, Tensor]:
     """Return the first candidates of each decision, and one past the last ones.
 
     The rows are tokens of the window, tokens of the true parent's block if that is an older one,
     and older blocks.
     """
     parent_E, low_E, high_E = edges.parent_E, decisions.low_Q, decisions.high_Q
-    window_E, far_end_E = split_ranges(decisions, layout, blocks)
+    seen_E = decisions.child_Q - 1
+    far_end_E, own_E = blocks.of_T[seen_E] - 1, blocks.offset_T[seen_E]
+    has_other_E = layout.position_T[seen_E] >= blocks.block  # a block before its own
+    window_E = seen_E - own_E - blocks.block * has_other_E
     start_E = parent_E - blocks.offset_T[parent_E]
     inside_high_E = torch.minimum(high_E, start_E + blocks.block)
     low_3E = torch.stack(
@@ -225,9 +217,9 @@ class Targets:
         cls,
         batch: DAGBatch,
         block: int,
-        encode: Callable[[Tensor, StructuralFeatures], Tensor],
+        encode: Callable[[Tensor, Tensor], Tensor],
         bucket: Callable[[Tensor], Tensor],
-        token_codes: TokenCodes,
+        dynamic: bool,
         count_codes: CountCodes,
     ) -> "Targets":
         """Return the targets of a batch that lies on the host.
@@ -239,24 +231,25 @@ class Targets:
         out_degree_T = edges.out_degree_T
         if count_codes.out_degree is None:
             out_degree_T = torch.zeros_like(out_degree_T)
-        structure = StructuralFeatures.from_layout(layout, edges, out_degree_T)
+        features_TF = structural_features(layout, edges, out_degree_T)
+        position_T = features_TF[:, Feature.POSITION].contiguous()
         blocks = AttentionBlocks.from_layout(layout, block)
         first_q = (edges.rank_E == 0).nonzero()[:, 0]
         inner_q = edges.node_E[first_q]
         candidates, stub_E = TrainingCandidates.from_graphs(
-            layout, edges, out_degree_T, blocks, token_codes
+            layout, edges, out_degree_T, blocks, dynamic
         )
         first_stub_N = torch.zeros_like(edges.in_degree_N)
         first_stub_N[inner_q] = stub_E[first_q]
         size_token_R = torch.cat([layout.first_token_L, layout.end_B]) - 1
         token_N, in_degree = layout.token_N, count_codes.in_degree
         return cls(
-            token_codes_TF=encode(batch.x_NA, structure),
+            token_codes_TF=encode(batch.x_NA, features_TF),
             graph_T=layout.graph_T,
-            position_T=structure.position_T,
-            layer_T=structure.layer_T,
-            bucket_T=bucket(structure.position_T),
-            in_degree_T=structure.degree_T,
+            position_T=position_T,
+            layer_T=features_TF[:, Feature.LAYER].contiguous(),
+            bucket_T=bucket(position_T),
+            in_degree_T=features_TF[:, Feature.DEGREE].contiguous(),
             blocks=blocks,
             x_NA=batch.x_NA,
             token_N=token_N,
@@ -285,11 +278,11 @@ class Targets:
 
 
 def _chosen_codes(
-    x_NA: Int[Tensor, "N A"],
+    x_NA: Tensor,
     layout: BatchLayout,
     edges: Edges,
-    inner_q: Int[Tensor, " q"],
-    out_degree_T: Int[Tensor, " T"],
+    inner_q: Tensor,
+    out_degree_T: Tensor,
     count_codes: CountCodes,
 ) -> ChosenCodes:
     size_R = torch.cat([layout.layer_size_L, torch.zeros_like(layout.end_B)])

@@ -8,8 +8,8 @@ graphs runs on the host, node by node, and with an encoder that has one position
 
 On a GPU a round is recorded once and then launched as a whole.
 
-Shape letters: A node attributes, B graphs, E edges, F feature columns, K codes, N nodes, T tokens,
-X selected graphs, p parents of a node.
+Shape letters: A node attributes, B graphs, E edges, F feature columns, N nodes, T tokens, X
+selected graphs, p parents of a node.
 """
 
 from collections.abc import Callable
@@ -25,17 +25,12 @@ from torch import Tensor
 from layerdag.models.base import SampleRequest, SampleResult
 from layerdag.models.cuda_graphs import record_cuda_graph
 from layerdag.models.fast.encoder import Encoder, has_own_positions
-from layerdag.models.fast.particles import INTERVAL, NODE_CANDIDATES, resampled_rows
-from layerdag.models.fast.sampling_inputs import (
-    CodeMasks,
-    Guidance,
-    SamplerModules,
-    condition_vectors,
-)
+from layerdag.models.fast.networks import FastNetworks
+from layerdag.models.fast.particles import INTERVAL, resampled_rows
+from layerdag.models.fast.sampling_inputs import Extent, SamplingTask
 from layerdag.models.fast.sampling_output import OutputBuffer
 from layerdag.models.fast.sampling_rounds import SamplingRounds
 from layerdag.models.fast.sampling_rows import Node, Phase
-from layerdag.models.fast.sampling_task import Extent, SamplingTask
 from layerdag.models.fast.tokens import Feature
 from layerdag.runtime.reading import available_memory
 
@@ -85,37 +80,25 @@ class TensorSampler:
     Consecutive ``request.best_of`` graphs are the particles of one graph.
     """
 
-    def __init__(self, modules: SamplerModules, request: SampleRequest) -> None:
+    def __init__(self, modules: FastNetworks, request: SampleRequest) -> None:
         self.device = modules.tokens.embedding.weight.device
         self.request, self.check = request, request.check
-        guidance = Guidance(request.guidance, request.temperature)
-        samples, particles = len(request.seeds), request.best_of
-        weighs = particles > 1 and modules.neighbors.any_listed
-        self._weighs, self._particles = weighs, particles
+        task, self._particles = SamplingTask.of(modules, request), request.best_of
         self._lockstep = request.check is not None or not has_own_positions(modules.encoder)
-        every = 1 if self._lockstep else INTERVAL if weighs else 0
-        self.task = SamplingTask(
-            modules,
-            request,
-            guidance,
-            condition_vectors(modules.conditions, request, guidance, self.device),
-            CodeMasks.from_allowed(modules.allowed, request.possible, samples),
-            options=NODE_CANDIDATES if weighs else 1,
-            max_parents=max(int(modules.constraints.max_parents_K.max()), 1),
-            hold_every=every,
-        )
+        self._weighs, self.seed_B = task.weighs, task.seed_B
+        every = 1 if self._lockstep else INTERVAL if task.weighs else 0
+        self.task = replace(task, hold_every=every)
         self._recorded = is_recorded(modules.encoder, self.device)
         self._per_look = _ROUNDS_PER_LOOK if self._recorded and not self._lockstep else 1
         self._again: Callable[[], None] | None = None
-        seeds = [*(seed % (1 << 64) for seed in request.seeds), 0]
-        self.seed_B = np.array(seeds, dtype=np.uint64)
         self.output = OutputBuffer(self.seed_B)
         # Two attention blocks, beyond which there are pooled ones, and what one look needs.
         tokens = max(2, -(-(_ROUNDS_PER_LOOK + 1) // modules.block)) * modules.block
         edges = 2 * tokens + _ROUNDS_PER_LOOK * self.task.max_parents
-        rows = samples
+        rows = len(request.seeds)
         if not self._lockstep:
-            rows = max(min(rows, self._rows_in_memory()) // particles, 1) * particles
+            rows = min(rows, self._rows_in_memory())
+            rows = max(rows // self._particles, 1) * self._particles
         self.rounds = SamplingRounds(self.task, Extent(rows, tokens, edges, modules.block))
         self.sample_B = np.full(rows, -1)
         self._next_sample = 0
@@ -216,9 +199,7 @@ class TensorSampler:
         type_X = graphs.type_Bp.cpu()[row_X, column_X]
         return self.check.add(code_BA, row_X, parent_Bp[row_X, column_X] - 1, type_X)
 
-    def _replace_particles(
-        self, look: _Look, row_X: Int[np.ndarray, " X"], valid_B: Bool[np.ndarray, " B"]
-    ) -> Bool[np.ndarray, " B"]:
+    def _replace_particles(self, look: _Look, row_X: np.ndarray, valid_B: np.ndarray) -> np.ndarray:
         """Replace particles of little weight among the rows ``row_X``; return which are valid."""
         graph_B, due_X = self.sample_B // self._particles, np.zeros(row_X.shape[0], dtype=bool)
         if self._weighs:

@@ -1,24 +1,21 @@
-"""Tokens and conditions: what the encoder reads.
+"""What the encoder reads: codes of nodes, features of their positions, conditions of their graphs.
 
-Condition vectors of a graph, one per position bucket.
-
-The first nodes of a graph depend most on its conditions, but there are few of them: the gradient of
-one vector that is added to every token is dominated by later decisions, which follow from earlier
-tokens. So the positions of a graph fall into buckets of growing length with a vector each, and the
-conditions are also added to the encoder's output. Codes enter linearly: a nonlinearity before the
-normalization made the vectors of different conditions almost parallel.
+A graph has a condition vector per position bucket. The first nodes of a graph depend most on its
+conditions, but there are few of them: the gradient of one vector that is added to every token is
+dominated by later decisions, which follow from earlier tokens. So the positions of a graph fall
+into buckets of growing length with a vector each, and the conditions are also added to the
+encoder's output. Codes enter linearly: a nonlinearity before the normalization made the vectors of
+different conditions almost parallel.
 
 The numbers of nodes and of layers asked for are followed more closely: every token also knows how
 many are still to come (``RemainingSizes``).
-
-Input of the encoder: codes of a node and structural features that describe its position.
 
 Shape letters: A node attributes, B graphs, C numeric conditions, D width of a state, E edges, F
 feature columns, J position buckets, M categorical conditions, N nodes, R rows, T tokens.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import IntEnum
 
 import torch
@@ -30,7 +27,7 @@ from layerdag.models.conditions import Conditions
 from layerdag.models.config import POSITION_BUCKETS
 from layerdag.models.fast.layout import BatchLayout, Edges
 from layerdag.models.fused import product_dtype, run_kernel
-from layerdag.models.layers import CountCode, CountEncoder, Linear, SumEmbedding, gather_rows
+from layerdag.models.layers import CountEncoder, Linear, SumEmbedding, gather_rows
 
 # Scale of the condition vectors relative to token embeddings; larger ones slow learning down.
 _INPUT_SCALE = 0.25
@@ -163,12 +160,7 @@ class RemainingSizes(nn.Module):
         before_TD, after_TD = self.lift(features_TF).chunk(2, dim=1)
         return before_TD, after_TD
 
-    def _fused_features(
-        self,
-        position_T: Int[Tensor, " T"],
-        layer_T: Int[Tensor, " T"],
-        sizes_T2: Float[Tensor, "T 2"],
-    ) -> Float[Tensor, "T F"]:
+    def _fused_features(self, position_T: Tensor, layer_T: Tensor, sizes_T2: Tensor) -> Tensor:
         features_TF = self.lift.weight.new_empty(position_T.shape[0], self.lift.in_features)
         run_kernel(
             "remaining",
@@ -179,9 +171,7 @@ class RemainingSizes(nn.Module):
         )
         return features_TF
 
-    def _features(
-        self, done_T2: Int[Tensor, "T 2"], asked_T2: Float[Tensor, "T 2"]
-    ) -> Float[Tensor, "T 2 F"]:
+    def _features(self, done_T2: Tensor, asked_T2: Tensor) -> Tensor:
         """Return radial basis functions and whether the number is known; zeros where it is not."""
         asked_T21, done_T21 = asked_T2[..., None], done_T2[..., None]
         known_T21 = ~asked_T21.isnan()
@@ -227,82 +217,58 @@ def at_tokens(
     return gather_rows(vector_BJD.flatten(0, 1), graph_T * vector_BJD.shape[1] + bucket_T)
 
 
-_COUNT_CODE = CountCode(exact=24, largest=4096)
-
-
-@dataclass(frozen=True, eq=False)
-class StructuralFeatures:
-    """Structural features of completed tokens; start tokens have zeros and a layer size of 1.
+class Feature(IntEnum):
+    """Structural features of a completed token; start tokens have zeros and a layer size of 1.
 
     In a model without out-degree prediction all predicted out-degrees are 0; the numbers of pending
     children are then negative and are encoded as 0.
     """
 
-    degree_T: Int[Tensor, " T"]
-    out_degree_T: Int[Tensor, " T"]  # predicted number of children; in training the true one
-    size_T: Int[Tensor, " T"]  # number of nodes of the layer
-    index_T: Int[Tensor, " T"]  # position in the layer
-    left_T: Int[Tensor, " T"]  # number of nodes of the layer that follow
-    # pending children of all tokens so far: predicted ones less the edges so far
-    open_T: Int[Tensor, " T"]
-    open_layer_T: Int[Tensor, " T"]  # pending children of the token's own layer so far
-    # pending children of the layer before: predicted ones less its edges to this layer so far
-    open_before_T: Int[Tensor, " T"]
-    position_T: Int[Tensor, " T"]  # position in the graph
-    layer_T: Int[Tensor, " T"]
-
-    @classmethod
-    def from_layout(
-        cls, layout: BatchLayout, edges: Edges, out_degree_T: Int[Tensor, " T"]
-    ) -> "StructuralFeatures":
-        """Return the features of a batch of complete graphs with out-degrees ``out_degree_T``."""
-        degree_T = torch.zeros_like(edges.out_degree_T)
-        degree_T[layout.token_N] = edges.in_degree_N
-        from_before_E = layout.layer_T[edges.parent_E] == layout.layer_T[edges.child_E] - 1
-        near_T = torch.bincount(edges.child_E[from_before_E], minlength=layout.num_tokens)
-        out_degree_sum_T, in_degree_sum_T, near_sum_T = (
-            count_T.cumsum(0) for count_T in (out_degree_T, degree_T, near_T)
-        )
-        start_T = layout.start_B[layout.graph_T]
-        layer_start_T, before_start_T = start_T + 1, start_T + 1
-        layer_start_T = layer_start_T.index_put((layout.token_N,), layout.layer_start_N)
-        before_start_T = before_start_T.index_put((layout.token_N,), layout.parent_start_N)
-        below_T = layer_start_T - 1
-        real_T = layout.layer_T >= 0
-        inner_T = layout.layer_T > 0
-        open_T = out_degree_sum_T - in_degree_sum_T
-        open_before_T = out_degree_sum_T[below_T] - out_degree_sum_T[before_start_T - 1]
-        return cls(
-            degree_T=degree_T,
-            out_degree_T=out_degree_T,
-            size_T=layout.size_T,
-            index_T=layout.index_T,
-            left_T=layout.size_T - layout.index_T - 1,
-            open_T=open_T - open_T[start_T],
-            open_layer_T=(out_degree_sum_T - out_degree_sum_T[below_T]) * real_T,
-            open_before_T=(open_before_T - near_sum_T + near_sum_T[below_T]) * inner_T,
-            position_T=layout.position_T,
-            layer_T=layout.layer_T.clamp(min=0),
-        )
-
-    def stacked(self) -> Int[Tensor, "T F"]:
-        """Return the features as one matrix, shape (T, F)."""
-        return torch.stack([getattr(self, field.name) for field in fields(self)], dim=1)
-
-
-class Feature(IntEnum):
-    """Columns of ``StructuralFeatures.stacked``, which samplers keep for each row."""
-
-    DEGREE = 0
-    OUT_DEGREE = 1
-    SIZE = 2
-    INDEX = 3
-    LEFT = 4
-    OPEN = 5
-    OPEN_LAYER = 6
+    DEGREE = 0  # in-degree
+    OUT_DEGREE = 1  # predicted number of children; in training the true one
+    SIZE = 2  # number of nodes of the layer
+    INDEX = 3  # position in the layer
+    LEFT = 4  # number of nodes of the layer that follow
+    OPEN = 5  # pending children of all tokens so far: predicted ones less the edges so far
+    OPEN_LAYER = 6  # pending children of the token's own layer so far
+    # Pending children of the layer before: predicted ones less its edges to this layer so far.
     OPEN_BEFORE = 7
-    POSITION = 8
+    POSITION = 8  # position in the graph
     LAYER = 9
+
+
+def structural_features(
+    layout: BatchLayout, edges: Edges, out_degree_T: Int[Tensor, " T"]
+) -> Int[Tensor, "T F"]:
+    """Return the features of a batch of complete graphs with out-degrees ``out_degree_T``."""
+    degree_T = torch.zeros_like(edges.out_degree_T)
+    degree_T[layout.token_N] = edges.in_degree_N
+    from_before_E = layout.layer_T[edges.parent_E] == layout.layer_T[edges.child_E] - 1
+    near_T = torch.bincount(edges.child_E[from_before_E], minlength=layout.num_tokens)
+    out_degree_sum_T, in_degree_sum_T, near_sum_T = (
+        count_T.cumsum(0) for count_T in (out_degree_T, degree_T, near_T)
+    )
+    start_T = layout.start_B[layout.graph_T]
+    layer_start_T, before_start_T = start_T + 1, start_T + 1
+    layer_start_T = layer_start_T.index_put((layout.token_N,), layout.layer_start_N)
+    before_start_T = before_start_T.index_put((layout.token_N,), layout.parent_start_N)
+    below_T = layer_start_T - 1
+    open_T = out_degree_sum_T - in_degree_sum_T
+    open_before_T = out_degree_sum_T[below_T] - out_degree_sum_T[before_start_T - 1]
+    features = {
+        Feature.DEGREE: degree_T,
+        Feature.OUT_DEGREE: out_degree_T,
+        Feature.SIZE: layout.size_T,
+        Feature.INDEX: layout.index_T,
+        Feature.LEFT: layout.size_T - layout.index_T - 1,
+        Feature.OPEN: open_T - open_T[start_T],
+        Feature.OPEN_LAYER: (out_degree_sum_T - out_degree_sum_T[below_T]) * (layout.layer_T >= 0),
+        Feature.OPEN_BEFORE: (open_before_T - near_sum_T + near_sum_T[below_T])
+        * (layout.layer_T > 0),
+        Feature.POSITION: layout.position_T,
+        Feature.LAYER: layout.layer_T.clamp(min=0),
+    }
+    return torch.stack([features[feature] for feature in Feature], dim=1)
 
 
 class TokenEmbedding(nn.Module):
@@ -317,22 +283,24 @@ class TokenEmbedding(nn.Module):
         super().__init__()
         self.register_buffer("start_A", torch.tensor(sizes.attributes), persistent=False)
         self._start_A = torch.tensor(sizes.attributes)  # stays on the host
-        self.scale = CountEncoder(_COUNT_CODE)
+        self.scale = CountEncoder(exact=24, largest=4096)
         codes = [size + 1 for size in sizes.attributes]
-        counts = [self.scale.num_codes] * len(fields(StructuralFeatures))
+        counts = [self.scale.num_codes] * len(Feature)
         self.embedding = SumEmbedding([*codes, *counts], width)
 
-    def codes(self, x_NA: Int[Tensor, "N A"], structure: StructuralFeatures) -> Int[Tensor, "T F"]:
+    def codes(
+        self, x_NA: Int[Tensor, "N A"], features_TF: Int[Tensor, "T F"]
+    ) -> Int[Tensor, "T F2"]:
         """Return the codes of all tokens of whole graphs, those of start tokens filled in."""
         start_A = self._start_A.to(x_NA.device)
-        x_TA = start_A.expand(structure.position_T.shape[0], -1).clone()
-        x_TA[structure.position_T > 0] = x_NA
-        return torch.cat([x_TA, self.scale.encode(structure.stacked().clamp(min=0))], dim=1)
+        x_TA = start_A.expand(features_TF.shape[0], -1).clone()
+        x_TA[features_TF[:, Feature.POSITION] > 0] = x_NA
+        return torch.cat([x_TA, self.scale.encode(features_TF.clamp(min=0))], dim=1)
 
     def forward(
-        self, x_TA: Int[Tensor, "T A"], structure: StructuralFeatures
-    ) -> Float[Tensor, "T D"]:
-        """Return the input of the encoder before the conditions are added, shape (T, D)."""
-        structure_TF = self.scale.encode(structure.stacked().clamp(min=0))
-        embedded_TD: Tensor = self.embedding(torch.cat([x_TA, structure_TF], dim=1))
-        return embedded_TD
+        self, x_RA: Int[Tensor, "R A"], features_RF: Int[Tensor, "R F"]
+    ) -> Float[Tensor, "R D"]:
+        """Return the input of the encoder before the conditions are added."""
+        code_RF = self.scale.encode(features_RF.clamp(min=0))
+        embedded_RD: Tensor = self.embedding(torch.cat([x_RA, code_RF], dim=1))
+        return embedded_RD

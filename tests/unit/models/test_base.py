@@ -16,9 +16,8 @@ from layerdag.models.base import DAGModel, LossTerm, SampleRequest, SampleResult
 from layerdag.models.bounds import (
     MAX_CODES,
     MAX_COLUMNS,
-    require_between,
-    require_choices,
     require_few,
+    require_valid,
 )
 from layerdag.models.conditions import Conditions
 from layerdag.models.config import FastConfig, ReferenceConfig
@@ -88,35 +87,45 @@ class Choice:
     open: Literal["left", "right"] | None = None
 
 
+@dataclass(frozen=True)
+class Numbers:
+    """A rate, and two other numbers."""
+
+    rate: float = 0.5
+    b: float = 1
+    c: float | None = None
+
+
 @pytest.mark.parametrize("value", [0, 1, 0.5])
 def test_both_ends_are_included(value):
-    require_between("fast", 0, 1, rate=value)
+    require_valid("fast", "", Numbers(value), rate=(0, 1))
 
 
 @pytest.mark.parametrize("value", [-1e-9, 1.000001, math.inf, -math.inf, math.nan])
 def test_what_lies_outside_is_refused(value):
-    with pytest.raises(ConfigError, match=r"model 'fast': 'rate' must be from 0 to 1, found"):
-        require_between("fast", 0, 1, rate=value)
+    with pytest.raises(ConfigError, match=r"model 'fast': 'part\.rate' must be from 0 to 1, found"):
+        require_valid("fast", "part", Numbers(value), rate=(0, 1))
 
 
 def test_the_first_setting_out_of_bounds_is_named_without_filling_the_message():
     with pytest.raises(ConfigError, match=r"'b' must be from 1 to 10, found 11"):
-        require_between("fast", 1, 10, a=3, b=11, c=12)
+        require_valid("fast", "", Numbers(3, 11, 12), rate=(1, 10), b=(1, 10), c=(1, 10))
     with pytest.raises(ConfigError) as told:
-        require_between("fast", 0, 1, rate=10**400)
+        require_valid("fast", "", Numbers(10**400), rate=(0, 1))
     assert len(str(told.value)) < 120
+    require_valid("fast", "", Numbers(), c=(1, 10))
 
 
 def test_a_word_is_one_of_the_choices_and_another_is_refused_with_them():
-    require_choices("fast", "", Choice("no", number=-7))
+    require_valid("fast", "", Choice("no", number=-7))
     with pytest.raises(ConfigError, match=r"'part\.word' must be 'yes' or 'no', found 'maybe'"):
-        require_choices("fast", "part", Choice("maybe"))
+        require_valid("fast", "part", Choice("maybe"))
     with pytest.raises(ConfigError, match=r"model 'fast': 'word' must be"):
-        require_choices("fast", "", Choice("maybe"))
-    require_choices("fast", "part", Choice(open=None))
-    require_choices("fast", "part", Choice(open="left"))
+        require_valid("fast", "", Choice("maybe"))
+    require_valid("fast", "part", Choice(open=None))
+    require_valid("fast", "part", Choice(open="left"))
     with pytest.raises(ConfigError, match=r"'part\.open' must be 'left' or 'right', found 'up'"):
-        require_choices("fast", "part", Choice(open="up"))
+        require_valid("fast", "part", Choice(open="up"))
 
 
 FEW = "at least one attribute, and positive numbers of codes"

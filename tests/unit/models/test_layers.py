@@ -6,13 +6,13 @@ import torch.nn.functional as F
 
 from layerdag.models.fused import rounded_size
 from layerdag.models.layers import (
-    CountCode,
     CountEncoder,
     Linear,
     MessagePassingLayer,
     SegmentAttention,
     Segments,
     SumEmbedding,
+    count_bins,
     dropout,
     row_dropout,
     segment_log_sum_exp,
@@ -67,17 +67,17 @@ def test_segments_may_be_empty_and_give_a_value_to_each_of_their_rows():
 
 
 def test_counts_are_their_own_codes_up_to_the_exact_limit_and_one_beyond_training():
-    counter = CountEncoder(CountCode(exact=8, largest=100))
+    counter = CountEncoder(exact=8, largest=100)
     count = torch.arange(9)
     assert torch.equal(counter.encode(count), count)
-    counter = CountEncoder(CountCode(exact=8, largest=50))
+    counter = CountEncoder(exact=8, largest=50)
     assert counter.encode(torch.tensor([51])) > counter.encode(torch.tensor([50]))
     assert counter.encode(torch.tensor([10**6])) == counter.num_codes - 1
 
 
 @pytest.mark.parametrize("largest", [0, 3, 24, 270, 5000])
 def test_decoding_any_position_of_a_code_gives_a_count_of_that_code(largest):
-    counter = CountEncoder(CountCode(exact=8, largest=largest))
+    counter = CountEncoder(exact=8, largest=largest)
     code = torch.arange(counter.num_codes)
     for u in (0.0, 0.5, 1 - 2**-53):
         count = counter.decode(code, torch.full((counter.num_codes,), u, dtype=torch.float64))
@@ -85,7 +85,7 @@ def test_decoding_any_position_of_a_code_gives_a_count_of_that_code(largest):
 
 
 def test_a_count_is_one_of_those_of_its_bin():
-    counter = CountEncoder(CountCode(exact=4, largest=20))
+    counter = CountEncoder(exact=4, largest=20)
     every = torch.arange(int(counter.lows_K1[-1]))
     members = torch.bincount(counter.encode(every), minlength=counter.num_codes)
     for count in every:
@@ -94,7 +94,7 @@ def test_a_count_is_one_of_those_of_its_bin():
 
 @pytest.mark.parametrize(("exact", "largest"), [(1, 0), (4, 20), (8, 4096), (24, 1)])
 def test_bins_leave_no_count_out_and_grow(exact, largest):
-    lows = CountCode(exact, largest).lows
+    lows = count_bins(exact, largest)
     assert lows[: exact + 1] == tuple(range(exact + 1))
     widths = [high - low for low, high in itertools.pairwise(lows)]
     assert min(widths) >= 1
@@ -106,7 +106,7 @@ def test_bins_leave_no_count_out_and_grow(exact, largest):
 
 
 def test_positions_in_a_bin_are_spread_evenly_over_its_counts():
-    counter = CountEncoder(CountCode(exact=4, largest=40))
+    counter = CountEncoder(exact=4, largest=40)
     code = int(counter.encode(torch.tensor([30])))
     low, high = counter.lows_K1[code : code + 2].tolist()
     u = (torch.arange(1200, dtype=torch.float64) + 0.5) / 1200
@@ -117,7 +117,7 @@ def test_positions_in_a_bin_are_spread_evenly_over_its_counts():
 
 
 def test_borders_move_with_the_model_and_are_no_weight():
-    counter = CountEncoder(CountCode(exact=4, largest=40))
+    counter = CountEncoder(exact=4, largest=40)
     assert not counter.state_dict()
     assert "lows_K1" in dict(counter.named_buffers())
 

@@ -236,8 +236,12 @@ def test_graphs_that_are_no_jobs_have_no_rules_and_a_single_rank_exchanges_nothi
 def test_candidates_of_a_graph_have_its_rules():
     possible = JobDraws(JOBS_SCHEMA, settings()).possible_codes([{"world_size": "2"}, {}])
     assert possible is not None
-    assert torch.equal(possible.repeated(2).graph_BF[1], possible.graph_BF[0])
-    assert torch.equal(possible.repeated(2).graph_BF[2], possible.graph_BF[1])
+    none = torch.zeros(2, 0)
+    request = SampleRequest(none, none.long(), (3, 4), possible=possible)
+    drawn = request.of_graphs([0, 0, 1, 1])
+    assert drawn.seeds == (3, 3, 4, 4)
+    assert drawn.possible is not None
+    assert torch.equal(drawn.possible.graph_BF, possible.graph_BF[[0, 0, 1, 1]])
 
 
 def test_jobs_of_one_rank_may_communicate_where_no_training_job_had_more():

@@ -14,7 +14,7 @@ from layerdag.models.config import EncoderConfig, FastConfig, HeadsConfig
 from layerdag.models.fast.decisions import Heads, Pointer, _code_loss, _ragged_loss
 from layerdag.models.fast.layout import BLOCK_CODES, TOKEN_CODES, CandidatePairs
 from layerdag.models.fast.model import FastLayerDAG
-from layerdag.models.layers import CountCode, CountEncoder
+from layerdag.models.layers import CountEncoder
 
 WIDTH, KEY = 8, 4
 STATISTICS = GraphStatistics.measure(small_dags(), SIZES)
@@ -191,7 +191,7 @@ def test_all_graphs_of_given_layers_have_a_probability_of_one_together(layer_siz
 
 @pytest.mark.parametrize("largest", [3, 40])
 def test_counts_have_a_probability_of_one_together(largest, generator):
-    counter = CountEncoder(CountCode(4, largest))
+    counter = CountEncoder(4, largest)
     counts = torch.arange(int(counter.lows_K1[-1]))
     logits = torch.randn(1, counter.num_codes, generator=generator)
     losses = torch.stack(

@@ -2,7 +2,7 @@
 
 import math
 from copy import deepcopy
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
@@ -47,11 +47,11 @@ from layerdag.models.fast.tokens import (
     ConditionEncoder,
     Feature,
     RemainingSizes,
-    StructuralFeatures,
     TokenEmbedding,
     at_tokens,
     drop_conditions,
     noisy_sizes,
+    structural_features,
 )
 
 NONE = torch.zeros(2, 0, dtype=torch.int64)
@@ -308,7 +308,8 @@ def test_attention_is_that_of_each_token_over_its_window_and_the_means_of_older_
     layer, x_TD = encoder_block(messages="none"), noise(layout.num_tokens)
     wanted = attended_by_hand(layer, x_TD, layout, block)
     torch.testing.assert_close(
-        layer(x_TD, context), layer.finish(x_TD, wanted, torch.zeros_like(wanted))
+        layer(x_TD, context),
+        layer.finish(x_TD, torch.cat([wanted, torch.zeros_like(wanted)], dim=-1)),
     )
 
 
@@ -319,18 +320,19 @@ def test_messages_are_the_mean_of_the_parents_values():
     value_TD = layer.query_key_value(layer.norm(x_TD)).chunk(3, dim=-1)[2]
     message_TD = torch.zeros_like(x_TD)
     for token in range(layout.num_tokens):
-        parents = context.parent_E[context.child_E == token]
+        parents = context.tokens.parent_E[context.tokens.child_E == token]
         if parents.numel():
             message_TD[token] = value_TD[parents].mean(0)
     torch.testing.assert_close(
-        layer(x_TD, context), layer.finish(x_TD, torch.zeros_like(x_TD), message_TD)
+        layer(x_TD, context),
+        layer.finish(x_TD, torch.cat([torch.zeros_like(x_TD), message_TD], dim=-1)),
     )
 
 
 def test_without_attention_and_messages_tokens_are_alone_with_the_same_parameters():
     layout, context = context_of(collated(small_dags(1)), 4)
     layer, x_TD = encoder_block(attention="none", messages="none"), noise(layout.num_tokens)
-    one_by_one = [layer.finish(row, 0 * row, 0 * row) for row in x_TD[:, None]]
+    one_by_one = [layer.finish(row, 0 * row.repeat(1, 2)) for row in x_TD[:, None]]
     torch.testing.assert_close(layer(x_TD, context), torch.cat(one_by_one))
     whole, bare = encoder_block(), encoder_block(attention="none", messages="none")
     assert whole.state_dict().keys() == bare.state_dict().keys()
@@ -349,9 +351,9 @@ def test_the_penalty_halves_by_equal_steps_and_the_last_head_has_none(heads):
 def test_block_sums_add_the_tokens_of_each_block_in_single_precision():
     layout, context = context_of(collated(small_dags(3)), 3)
     ones = torch.ones(layout.num_tokens, 2, dtype=torch.bfloat16)
-    found = block_sum(ones, context.blocks)
+    found = block_sum(ones, context.tokens.blocks)
     assert found.dtype == torch.float32
-    assert found[:, 0].tolist() == torch.bincount(context.blocks.of_T).tolist()
+    assert found[:, 0].tolist() == torch.bincount(context.tokens.blocks.of_T).tolist()
 
 
 NO_EDGE = torch.zeros(2, 0, dtype=torch.int64)
@@ -365,40 +367,35 @@ def test_counts_at_each_token_of_a_small_graph():
     batch = collated([dag, dag])
     layout = BatchLayout.from_batch(batch)
     edges = Edges.from_batch(batch, layout)
-    structure = StructuralFeatures.from_layout(layout, edges, edges.out_degree_T)
+    structure = structural_features(layout, edges, edges.out_degree_T)
     expected = {
-        "degree_T": [0, 0, 1, 1, 2],
-        "out_degree_T": [0, 3, 1, 0, 0],
-        "size_T": [1, 1, 2, 2, 1],
-        "left_T": [0, 0, 1, 0, 0],
-        "open_T": [0, 3, 3, 2, 0],
-        "open_layer_T": [0, 3, 1, 1, 0],
-        "open_before_T": [0, 0, 2, 1, 0],
-        "position_T": [0, 1, 2, 3, 4],
-        "layer_T": [0, 0, 1, 1, 2],
+        Feature.DEGREE: [0, 0, 1, 1, 2],
+        Feature.OUT_DEGREE: [0, 3, 1, 0, 0],
+        Feature.SIZE: [1, 1, 2, 2, 1],
+        Feature.LEFT: [0, 0, 1, 0, 0],
+        Feature.OPEN: [0, 3, 3, 2, 0],
+        Feature.OPEN_LAYER: [0, 3, 1, 1, 0],
+        Feature.OPEN_BEFORE: [0, 0, 2, 1, 0],
+        Feature.POSITION: [0, 1, 2, 3, 4],
+        Feature.LAYER: [0, 0, 1, 1, 2],
     }
     for name, row in expected.items():
-        assert getattr(structure, name).tolist() == row * 2, name
+        assert structure[:, name].tolist() == row * 2, name
 
 
-def test_columns_of_structural_features_are_its_fields_in_order():
-    names = [field.name.removesuffix("_T").upper() for field in fields(StructuralFeatures)]
-    assert [feature.name for feature in Feature] == names
-
-
-def features(*dags: DAG, plans: bool = True) -> tuple[BatchLayout, StructuralFeatures]:
+def features(*dags: DAG, plans: bool = True) -> tuple[BatchLayout, torch.Tensor]:
     batch = collated(list(dags))
     layout = BatchLayout.from_batch(batch)
     edges = Edges.from_batch(batch, layout)
     out_degree_T = edges.out_degree_T if plans else torch.zeros_like(edges.out_degree_T)
-    return layout, StructuralFeatures.from_layout(layout, edges, out_degree_T)
+    return layout, structural_features(layout, edges, out_degree_T)
 
 
 def test_features_of_a_batch_are_those_of_its_graphs():
     dags = small_dags(4)
     _, together = features(*dags)
-    alone = torch.cat([features(dag)[1].stacked() for dag in dags])
-    assert torch.equal(together.stacked(), alone)
+    alone = torch.cat([features(dag)[1] for dag in dags])
+    assert torch.equal(together, alone)
 
 
 def test_pending_children_are_those_that_later_nodes_take():
@@ -410,19 +407,19 @@ def test_pending_children_are_those_that_later_nodes_take():
         pending = (source <= node) & (target > node)
         own_layer = layer_N[source] == layer_N[node]
         before = layer_N[source] == layer_N[node] - 1
-        assert structure.open_T[token] == pending.sum()
-        assert structure.open_layer_T[token] == (pending & own_layer).sum()
+        assert structure[token, Feature.OPEN] == pending.sum()
+        assert structure[token, Feature.OPEN_LAYER] == (pending & own_layer).sum()
         # Of the layer before: predicted children less the edges to this layer so far.
         reached = before & (target <= node) & (layer_N[target] == layer_N[node])
-        assert structure.open_before_T[token] == before.sum() - reached.sum()
+        assert structure[token, Feature.OPEN_BEFORE] == before.sum() - reached.sum()
 
 
 def test_without_out_degrees_only_edges_so_far_are_counted():
     layout, structure = features(*small_dags(2), plans=False)
-    assert not structure.out_degree_T.any()
-    assert (structure.open_T <= 0).all()
-    edges = structure.degree_T.sum()
-    assert -structure.open_T[layout.end_B - 1].sum() == edges
+    assert not structure[:, Feature.OUT_DEGREE].any()
+    assert (structure[:, Feature.OPEN] <= 0).all()
+    edges = structure[:, Feature.DEGREE].sum()
+    assert -structure[layout.end_B - 1, Feature.OPEN].sum() == edges
 
 
 def test_start_tokens_have_a_code_of_their_own():
@@ -434,22 +431,17 @@ def test_start_tokens_have_a_code_of_their_own():
     assert embedding.start_A.tolist() == list(MODEL_SIZES.attributes)
     assert not torch.allclose(start, node)
     assert embedding.embedding.weight.shape[0] == sum(MODEL_SIZES.attributes) + 3 + (
-        len(fields(StructuralFeatures)) * embedding.scale.num_codes
+        len(Feature) * embedding.scale.num_codes
     )
 
 
 def test_negative_counts_are_embedded_as_zero():
     embedding = TokenEmbedding(MODEL_SIZES, 8)
     codes = torch.zeros(1, 3, dtype=torch.int64)
-    none = {field.name: torch.zeros(1, dtype=torch.int64) for field in fields(StructuralFeatures)}
-    fewer = {**none, "open_T": torch.tensor([-5]), "open_before_T": torch.tensor([-1])}
-    assert torch.equal(
-        embedding(codes, StructuralFeatures(**none)), embedding(codes, StructuralFeatures(**fewer))
-    )
-    more = {**none, "open_T": torch.tensor([5])}
-    assert not torch.equal(
-        embedding(codes, StructuralFeatures(**none)), embedding(codes, StructuralFeatures(**more))
-    )
+    none, fewer, more = torch.zeros(3, 1, len(Feature), dtype=torch.int64)
+    fewer[0, Feature.OPEN], fewer[0, Feature.OPEN_BEFORE], more[0, Feature.OPEN] = -5, -1, 5
+    assert torch.equal(embedding(codes, none), embedding(codes, fewer))
+    assert not torch.equal(embedding(codes, none), embedding(codes, more))
 
 
 class Recurrent(Encoder):

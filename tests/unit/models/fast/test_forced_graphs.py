@@ -17,11 +17,12 @@ from layerdag.models.fast.degree_constraints import DegreeConstraints
 from layerdag.models.fast.layout import NEVER, BatchLayout, Edges
 from layerdag.models.fast.model import GRAPH_OBJECTIVES, FastLayerDAG
 from layerdag.models.fast.neighbor_kinds import NATS_PER_VIOLATION, NeighborKinds
-from layerdag.models.fast.particles import NATS_PER_FIRST, NODE_CANDIDATES
+from layerdag.models.fast.particles import NATS_PER_FIRST
 from layerdag.models.fast.row_encoder import RowEncoder
+from layerdag.models.fast.sampling_inputs import NODE_CANDIDATES
 from layerdag.models.fast.sampling_rows import GraphRows, Node
 from layerdag.models.fast.tensor_sampler import TensorSampler
-from layerdag.models.fast.tokens import StructuralFeatures
+from layerdag.models.fast.tokens import structural_features
 
 Decision = tuple[int, bool | None]
 """A code, and whether its probability is part of that of the graph; None: of no decision on it, but
@@ -141,7 +142,7 @@ def forced(
         limits, room = model.constraints.max_parents_K, torch.full_like
         patch.setitem(model.constraints._buffers, "max_parents_K", room(limits, nodes))
         patch.setattr(DegreeConstraints, "capacity", lambda self, kind, out: room(kind, nodes))
-        sampler = TensorSampler(model.sampler_modules, asked)
+        sampler = TensorSampler(model, asked)
         (drawn, *_) = sampler.run().dags
     assert next(script, None) is None
     assert torch.equal(drawn.x_NA, dag.x_NA)
@@ -182,9 +183,9 @@ def test_the_features_of_each_token_are_those_of_training(plans, monkeypatch):
         batch = collated([dag])
         layout = BatchLayout.from_batch(batch)
         edges = Edges.from_batch(batch, layout)
-        wanted = StructuralFeatures.from_layout(layout, edges, edges.out_degree_T * plans)
+        wanted = structural_features(layout, edges, edges.out_degree_T * plans)
         found = forced(model, dag, monkeypatch).feature_TF
-        assert found.tolist() == wanted.stacked().tolist()
+        assert found.tolist() == wanted.tolist()
 
 
 def test_uses_and_room_of_every_node_are_kept(monkeypatch):

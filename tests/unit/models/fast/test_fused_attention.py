@@ -14,7 +14,6 @@ from torch import Tensor
 from layerdag.models.fast.encoder import (
     AttentionContext,
     EncoderBlock,
-    _parents_mean,
     alibi_slopes,
 )
 from layerdag.models.fast.fused_attention import Reads
@@ -31,8 +30,9 @@ def given_of(tokens: int, width: int, seed: int = 0) -> tuple[Tensor, Tensor]:
 
 def reads_of(context: AttentionContext, width: int, heads: int) -> Reads:
     slope_H = alibi_slopes(heads, torch.device("cpu"))
-    edges = context.parent_E, context.child_E, context.in_degree_T
-    return Reads(context.blocks, slope_H, *edges, width)
+    tokens = context.tokens
+    edges = tokens.parent_E, tokens.child_E, tokens.in_degree_T
+    return Reads(tokens.blocks, slope_H, *edges, width)
 
 
 def by_operators(
@@ -43,7 +43,7 @@ def by_operators(
     layer = EncoderBlock(all_T3D.shape[1] // 3, heads)
     value_TD = exact_T3D.chunk(3, dim=-1)[2]
     attended_TD = layer._attend(exact_T3D, context)
-    read_T2D = torch.cat([attended_TD, _parents_mean(value_TD, context)], dim=-1)
+    read_T2D = torch.cat([attended_TD, context.tokens.parents_mean(value_TD)], dim=-1)
     return read_T2D, torch.autograd.grad(read_T2D, exact_T3D, gradient_T2D.double())[0]
 
 

@@ -4,6 +4,7 @@ Shape letters: A readouts, D width of a state, E edges, G softmaxes, K codes, P 
 R rows, T tokens, V codes of an embedding, Z attention blocks, d width of a key.
 """
 
+import math
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
@@ -232,8 +233,11 @@ def test_padding_changes_nothing(block, precision, room):
     large = replace(small, layers=(*small.layers, (2, 5, 3, 3), (2,) * 17), seed=3)
     model = large.model()
     batch, larger = (model.derived(case.batch()) for case in (small, large))
-    sizes = model.padding.sizes(batch).grown(model.padding.sizes(larger), room)
-    padded = model.padding.padded(batch, sizes)
+    sizes = {
+        name: math.ceil(room * max(size, model.padded_sizes(batch)[name]))
+        for name, size in model.padded_sizes(larger).items()
+    }
+    padded = model.padded(batch, sizes)
     with (
         torch.autocast("cpu", torch.bfloat16, enabled=precision == torch.bfloat16),
         kernels_run() as kernels,

@@ -16,9 +16,8 @@ from layerdag.models.fast.layout import (
     Edges,
     ParentDecisionRows,
     log_code,
-    no_token_codes,
+    offset_code,
     stub_code,
-    token_codes,
 )
 
 LONELY = DAG.build(
@@ -187,19 +186,7 @@ def test_codes_of_counts_widen_and_those_of_stubs_tell_pending_children():
 
 
 def test_token_codes_clamp_the_offset_and_mark_a_missing_reference():
-    found = token_codes(
-        stub_P=torch.tensor([5, 5, 5, 5]),
-        offset_P=torch.tensor([-9, 0, 3, 77]),
-        has_reference_P=torch.tensor([True, True, True, False]),
-        gap_P=torch.tensor([0, 1, 8, 100]),
-        layers_P=torch.tensor([1, 2, 5, 40]),
-    )
-    assert found.tolist() == [[5, 0, 0, 1], [5, 4, 1, 2], [5, 7, 6, 5], [5, 9, 9, 9]]
-    assert (found < torch.tensor(TOKEN_CODES)).all()
-
-
-def test_without_parent_features_all_candidates_look_alike(generator):
-    five = [torch.randint(9, (6,), generator=generator) for _ in range(4)]
-    found = no_token_codes(five[0], five[1], five[2] > 3, five[2], five[3])
-    assert found.shape == (6, len(TOKEN_CODES))
-    assert not found.any()
+    offset = offset_code(torch.tensor([-9, 0, 3, 77]), torch.tensor([True, True, True, False]))
+    assert offset.tolist() == [0, 4, 7, 9]
+    assert log_code(torch.tensor([0, 1, 8, 100])).tolist() == [0, 1, 6, 9]
+    assert offset.max() < TOKEN_CODES[1]

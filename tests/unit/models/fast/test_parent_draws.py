@@ -6,9 +6,9 @@ from small_models import request, small_dags, small_model
 
 from layerdag.models.fast.layout import NEVER
 from layerdag.models.fast.parent_draws import ParentSpan
+from layerdag.models.fast.sampling_inputs import Extent, SamplingTask
 from layerdag.models.fast.sampling_rounds import SamplingRounds
 from layerdag.models.fast.sampling_rows import Node
-from layerdag.models.fast.sampling_task import Extent, SamplingTask
 from layerdag.models.fast.tensor_sampler import TensorSampler
 from layerdag.models.fast.tokens import Feature
 
@@ -24,7 +24,7 @@ def parents(block: int, *spans: tuple[int, int], full: tuple[int, ...] = ()) -> 
     """
     model, rows = small_model(small_dags(), block=block), len(spans)
     with torch.inference_mode():
-        plain = TensorSampler(model.sampler_modules, request(rows)).task
+        plain = TensorSampler(model, request(rows)).task
         task = SamplingTask(**(vars(plain) | {"options": SIDE * SIDE}))
         tokens = max(12 // block * block, 2 * block)
         rounds = SamplingRounds(task, Extent(rows, tokens, 20, block))

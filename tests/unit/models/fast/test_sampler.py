@@ -16,7 +16,7 @@ from layerdag.dag.statistics import GraphStatistics
 from layerdag.errors import UsageError
 from layerdag.models.base import PartialCheck, SampleRequest, SampleResult
 from layerdag.models.draws import slot_uniforms
-from layerdag.models.fast import compiled_sampler
+from layerdag.models.fast import sampling_inputs
 from layerdag.models.fast.degree_constraints import DegreeConstraints
 from layerdag.models.fast.model import FastLayerDAG
 from layerdag.models.fast.neighbor_kinds import NeighborKinds
@@ -194,7 +194,7 @@ def test_candidates_for_each_node_leave_fewer_violations_than_particles_alone(mo
     model = with_lists(small_model(dags), dags)
 
     def unlisted_parents(candidates: int) -> float:
-        monkeypatch.setattr(compiled_sampler, "NODE_CANDIDATES", candidates)
+        monkeypatch.setattr(sampling_inputs, "NODE_CANDIDATES", candidates)
         batch = collated(list(drawn(model, 12, best_of=2, max_nodes=40).dags))
         kind_N, (source_E, target_E) = batch.x_NA[:, 0], batch.edge_index_2E
         fits_N = model.neighbors.of_parents.accepts(kind_N, target_E, kind_N[source_E])

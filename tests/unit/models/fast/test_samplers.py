@@ -15,7 +15,6 @@ from small_models import (
     request,
     sampling_as_on_a_gpu,
     sampling_in_torch,
-    sampling_in_torch_side_by_side,
     sampling_side_by_side,
     small_dags,
     small_model,
@@ -29,7 +28,6 @@ from layerdag.models.fast import sampling_kernels
 from layerdag.models.fast.allowed_codes import AllowedCodes
 from layerdag.models.fast.compiled_sampler import CompiledSampler
 from layerdag.models.fast.edge_type_sets import EdgeTypeSets
-from layerdag.models.fast.encoder import ignore, read
 from layerdag.models.fast.model import FastLayerDAG
 from layerdag.models.fast.neighbor_kinds import NeighborKinds
 from layerdag.models.fast.sampling_output import OutputBuffer
@@ -68,13 +66,12 @@ def all_ways(
     for way in (
         sampling_side_by_side,
         sampling_in_torch,
-        sampling_in_torch_side_by_side,
         partial(sampling_as_on_a_gpu, rows=3),
     ):
         with pytest.MonkeyPatch.context() as inside:
             way(inside.setattr)
             assert content(model.sample(request(count, **changes))) == content(compiled)
-    assert runs == [*[CompiledSampler] * 2, *[TensorSampler] * 3]
+    assert runs == [CompiledSampler, *[TensorSampler] * 3]
     return compiled
 
 
@@ -110,7 +107,7 @@ def test_they_keep_to_the_lists_of_edge_types_and_of_attributes(monkeypatch):
         allowed_codes=allowed_codes(DAGS, SIZES),
     )
     model.type_sets, model.allowed = (
-        EdgeTypeSets(SIZES, statistics),
+        EdgeTypeSets(SIZES, statistics.edge_type_sets),
         AllowedCodes(SIZES, statistics),
     )
     generator = torch.Generator().manual_seed(1)
@@ -127,8 +124,8 @@ def test_they_keep_to_the_lists_of_edge_types_and_of_attributes(monkeypatch):
 def test_they_leave_out_what_the_encoder_does_not_read(attention, messages, monkeypatch):
     model = small_model(DAGS)
     for block in model.encoder.encoder_blocks:
-        block.attention = read if attention == "window" else ignore
-        block.messages = read if messages == "mean" else ignore
+        block.attends = attention == "window"
+        block.reads_parents = messages == "mean"
     all_ways(model, 4, monkeypatch)
 
 
@@ -159,7 +156,7 @@ def test_they_draw_the_same_graphs_under_guidance(guidance, best_of, monkeypatch
 @pytest.mark.parametrize(("listed", "options"), [(False, 1), (True, 8)])
 def test_there_are_several_candidates_for_a_node_where_neighbors_are_listed(listed, options):
     model = small_model(DAGS)
-    modules, asked = (with_lists(model) if listed else model).sampler_modules, request(2, best_of=2)
+    modules, asked = (with_lists(model) if listed else model), request(2, best_of=2)
     with torch.inference_mode():
         assert TensorSampler(modules, asked).task.options == options
         assert CompiledSampler(modules, asked).options == options

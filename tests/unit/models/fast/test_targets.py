@@ -16,18 +16,17 @@ from layerdag.models.fast.layout import (
     Edges,
     ParentDecisionRows,
     log_code,
-    no_token_codes,
+    offset_code,
     stub_code,
-    token_codes,
 )
 from layerdag.models.fast.targets import TrainingCandidates
 
 
-def found_in(batch: DAGBatch, block: int, out_degree_T=None, codes=token_codes):
+def found_in(batch: DAGBatch, block: int, out_degree_T=None, dynamic=True):
     layout = BatchLayout.from_batch(batch)
     edges, blocks = Edges.from_batch(batch, layout), AttentionBlocks.from_layout(layout, block)
     out_degree_T = edges.out_degree_T if out_degree_T is None else out_degree_T
-    return TrainingCandidates.from_graphs(layout, edges, out_degree_T, blocks, codes)
+    return TrainingCandidates.from_graphs(layout, edges, out_degree_T, blocks, dynamic)
 
 
 class SlowCandidates:
@@ -68,10 +67,10 @@ class SlowCandidates:
     def codes(self, token: int, child: int, reference: int) -> list[int]:
         children = self.children(token, child)
         layers = self.layout.layer_T[child] - self.layout.layer_T[token]
-        numbers = (token - reference, reference != NEVER, child - max(children, default=child))
+        gap = torch.tensor(child - max(children, default=child))
+        offset = offset_code(torch.tensor(token - reference), torch.tensor(reference != NEVER))
         stub = stub_code(torch.tensor(len(children)), self.out_degree_T[token])
-        columns = [stub, *map(torch.tensor, numbers), layers]
-        return token_codes(*(column[None] for column in columns))[0].tolist()
+        return [int(code) for code in (stub, offset, log_code(gap), log_code(layers))]
 
     def block_code(self, block: int, child: int) -> int:
         tokens = [t for t, of in enumerate(self.of_T) if of == block]
@@ -107,7 +106,7 @@ def test_candidates_are_those_found_one_by_one(seed, block):
 def test_without_parent_features_only_the_codes_of_tokens_differ(block):
     batch = collated(small_dags(4))
     (known, known_stub_E), (none, stub_E) = (
-        found_in(batch, block, codes=codes) for codes in (token_codes, no_token_codes)
+        found_in(batch, block, dynamic=dynamic) for dynamic in (True, False)
     )
     assert known.codes_P4.any()
     assert not none.codes_P4.any()

@@ -13,7 +13,7 @@ from small_models import (
     request,
     sampling_as_on_a_gpu,
     sampling_in_torch,
-    sampling_in_torch_side_by_side,
+    sampling_side_by_side,
     small_dags,
     small_model,
 )
@@ -27,9 +27,9 @@ from layerdag.models.draws import sample_if_possible
 from layerdag.models.fast import tensor_sampler
 from layerdag.models.fast.encoder import NewestTokens, WindowEncoder
 from layerdag.models.fast.model import FastLayerDAG
+from layerdag.models.fast.sampling_inputs import Extent, SamplingTask
 from layerdag.models.fast.sampling_rounds import SamplingRounds
 from layerdag.models.fast.sampling_rows import Feature, Phase
-from layerdag.models.fast.sampling_task import Extent, SamplingTask
 from layerdag.models.fast.tensor_sampler import TensorSampler
 
 DAGS = small_dags(8)
@@ -41,7 +41,7 @@ def content(dags: tuple[DAG, ...]) -> list[tuple[object, ...]]:
 
 def task_of(model: FastLayerDAG, **changes: Any) -> SamplingTask:
     with torch.inference_mode():
-        return TensorSampler(model.sampler_modules, request(6, **changes)).task
+        return TensorSampler(model, request(6, **changes)).task
 
 
 def without_content(value: Any) -> Any:
@@ -242,7 +242,7 @@ def test_a_round_leaves_out_what_no_row_needs(monkeypatch):
 
 
 def test_an_encoder_that_has_one_position_takes_one_step_for_each(monkeypatch):
-    sampling_in_torch_side_by_side(monkeypatch.setattr)
+    sampling_side_by_side(monkeypatch.setattr)
     positions = []
     step = WindowEncoder.step
 
