@@ -34,7 +34,6 @@ from layerdag.training.batches import take_graphs
 from layerdag.training.checkpoint import (
     BEST,
     LAST,
-    CheckpointContents,
     CheckpointMeta,
     Guarantee,
     InitialWeights,
@@ -413,9 +412,9 @@ def tune_privately(
             step=privacy.steps, seed=run.seed, origin=run.start.origin, privacy=guarantee
         )
         weights = adapters.merge()
-        contents = CheckpointContents(run.spec, weights, run.schema, run.run_config, meta)
+        contents = (run.spec, weights, run.schema, run.run_config, meta)
         best = run.directory / BEST
-        save_checkpoint(best, contents, overwrite=True)
+        save_checkpoint(best, *contents, overwrite=True)
     seconds = time.monotonic() - began
     result = TrainResult("budget", privacy.steps, seconds, {}, best, run.directory / LAST)
     return PrivateResult(result, guarantee)

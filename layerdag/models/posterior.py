@@ -115,7 +115,8 @@ class Posterior(nn.Module):
         value_BC = torch.where(known_BC, numeric_BC, mean_BC.detach())
         density_BC = torch.distributions.Normal(mean_BC, std_BC, validate_args=False)
         log_prob_BC = density_BC.log_prob(value_BC).masked_fill(~known_BC, 0.0)
-        return scale_gradient(log_prob_BC, std_BC.detach().square()).sum(1)
+        scaled_BC = log_prob_BC * std_BC.detach().square()
+        return (scaled_BC + (log_prob_BC - scaled_BC).detach()).sum(1)  # its gradient alone
 
 
 def _log_sizes(batch: DAGBatch) -> Float[Tensor, "B 3"]:
@@ -131,14 +132,6 @@ def _log_sizes(batch: DAGBatch) -> Float[Tensor, "B 3"]:
     )
     sizes_B3 = torch.stack([batch.node_ptr.diff(), layers_B, edges_B + 1], dim=1)
     return sizes_B3.float().log() - _LOG_SIZE
-
-
-def scale_gradient(
-    x: Float[Tensor, "*shape"], factor: Float[Tensor, "*shape"]
-) -> Float[Tensor, "*shape"]:
-    """Return ``x``, with gradients that are ``factor`` times as large."""
-    scaled = x * factor
-    return scaled + (x - scaled).detach()
 
 
 def _pool(x_ND: Float[Tensor, "N D"], batch: DAGBatch) -> Float[Tensor, "B 3*D"]:

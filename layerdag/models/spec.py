@@ -191,7 +191,7 @@ def _part(name: str, which: int) -> type[Any]:
     if name not in _HOMES:
         raise ConfigError(
             f"There is no model '{name}'.{did_you_mean(name, model_names())} "
-            f"Known are {', '.join(model_names())}; layerdag.models.register_model adds others."
+            f"Known are {', '.join(model_names())}; layerdag.register_model adds others."
         )
     module, _, cls = _HOMES[name][which].partition(":")
     part: type[Any] = getattr(importlib.import_module(module), cls)

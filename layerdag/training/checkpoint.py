@@ -1,6 +1,4 @@
-"""Checkpoints: folders with weights, config, schema and metadata; those that ship.
-
-Checkpoints: self-describing directories that are written whole and trusted with nothing.
+"""Checkpoints: self-describing folders that are written whole and trusted with nothing.
 
 See docs/reference/checkpoint-format.md for the files. Nothing in a checkpoint is executed: the
 model class comes from a fixed table, tensors are read with safetensors or ``weights_only=True``,
@@ -205,49 +203,43 @@ class LoadedCheckpoint:
         return {name: value for name, value in settings.items() if name not in DATA_PATHS}
 
 
-@dataclass(frozen=True, eq=False)
-class CheckpointContents:
-    """What goes into a checkpoint."""
-
-    spec: ModelSpec  # the model as plain data
-    # the state dict that inference needs (averaged weights and buffers)
-    weights: Mapping[str, Tensor]
-    schema: Mapping[str, Any]  # JSON-serializable schema of the data set
-    run_config: Mapping[str, Any]  # JSON-serializable configuration of the run
-    meta: CheckpointMeta  # where it comes from
-    # tensors and plain data for resuming; None for inference only
-    trainer_state: Mapping[str, Any] | None = None
-
-
 def save_checkpoint(
-    path: str | Path, contents: CheckpointContents, *, overwrite: bool = False
+    path: str | Path,
+    spec: ModelSpec,
+    weights: Mapping[str, Tensor],
+    schema: Mapping[str, Any],
+    run_config: Mapping[str, Any],
+    meta: CheckpointMeta,
+    trainer_state: Mapping[str, Any] | None = None,
+    *,
+    overwrite: bool = False,
 ) -> None:
     """Write a checkpoint directory, whole or not at all.
 
-    A checkpoint that stands there may be replaced with ``overwrite``; nothing else ever is.
+    Weights are those that inference needs (averaged weights and buffers). What resuming needs is in
+    ``trainer_state``: tensors and plain data. A checkpoint that stands there may be replaced with
+    ``overwrite``; nothing else ever is.
 
     Raises:
         UsageError: If something stands at ``path`` that may not be replaced, or another process is
             writing there.
         OSError: If the disk is full, or the place cannot be written.
     """
-    weights = {
-        name: tensor.detach().cpu().contiguous() for name, tensor in contents.weights.items()
-    }
+    whole = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
     with atomic_folder(path, CHECKPOINT, overwrite=overwrite) as draft:
         # Not save_file, which makes a file that only its owner may read.
-        (draft / WEIGHTS).write_bytes(safetensors.torch.save(weights))
-        config = {"model": contents.spec.to_dict(), "run": dict(contents.run_config)}
+        (draft / WEIGHTS).write_bytes(safetensors.torch.save(whole))
+        config = {"model": spec.to_dict(), "run": dict(run_config)}
         _write_json(draft / CONFIG, config)
-        _write_json(draft / SCHEMA, dict(contents.schema))
-        meta = asdict(contents.meta)
-        if contents.meta.privacy is None:
-            del meta["privacy"]
-        _write_json(draft / META, meta)
-        if contents.trainer_state is not None:
+        _write_json(draft / SCHEMA, dict(schema))
+        plain = asdict(meta)
+        if meta.privacy is None:
+            del plain["privacy"]
+        _write_json(draft / META, plain)
+        if trainer_state is not None:
             # Through a file of Python's: torch's writer turns a full disk into a RuntimeError.
             buffer = io.BytesIO()
-            torch.save(dict(contents.trainer_state), buffer)
+            torch.save(dict(trainer_state), buffer)
             (draft / TRAINER).write_bytes(buffer.getbuffer())
 
 
@@ -333,13 +325,9 @@ def export_checkpoint(source: str | Path, target: str | Path, *, overwrite: bool
         UsageError: As ``save_checkpoint``.
     """
     loaded = load_checkpoint(source)
-    save_checkpoint(
-        target,
-        CheckpointContents(
-            loaded.spec, loaded.model.state_dict(), loaded.schema, loaded.run_config, loaded.meta
-        ),
-        overwrite=overwrite,
-    )
+    weights = loaded.model.state_dict()
+    contents = (loaded.spec, weights, loaded.schema, loaded.run_config, loaded.meta)
+    save_checkpoint(target, *contents, overwrite=overwrite)
 
 
 def read_meta(path: Path) -> CheckpointMeta:

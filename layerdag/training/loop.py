@@ -38,7 +38,6 @@ from layerdag.training.batches import (
     take_graphs,
 )
 from layerdag.training.checkpoint import (
-    CheckpointContents,
     CheckpointMeta,
     load_trainer_state,
     read_meta,
@@ -489,8 +488,8 @@ class _Trainer:
             split=run.split,
             origin=self.origin,
         )
-        contents = CheckpointContents(run.spec, weights, run.schema, run.run_config, meta, state)
-        save_checkpoint(path, contents, overwrite=True)
+        contents = (run.spec, weights, run.schema, run.run_config, meta, state)
+        save_checkpoint(path, *contents, overwrite=True)
 
     def _state(self) -> dict[str, Any]:
         return {

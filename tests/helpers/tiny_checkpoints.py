@@ -10,7 +10,6 @@ from layerdag.dag.statistics import GraphStatistics
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.models.spec import ModelSpec, build_model
 from layerdag.training.checkpoint import (
-    CheckpointContents,
     CheckpointMeta,
     LoadedCheckpoint,
     load_checkpoint,
@@ -59,6 +58,6 @@ def untrained_checkpoint(folder: Path, data: GraphDataset, model: str = "fast") 
     spec = ModelSpec(model, sizes, statistics, SMALL_MODELS[model])
     weights = build_model(spec, seed=1).state_dict()
     meta = CheckpointMeta(seed=1, data_fingerprint=data.fingerprint, split=data.split)
-    contents = CheckpointContents(spec, weights, data.schema.to_dict(), {}, meta)
-    save_checkpoint(folder / "model", contents)
+    contents = (spec, weights, data.schema.to_dict(), {}, meta)
+    save_checkpoint(folder / "model", *contents)
     return load_checkpoint(folder / "model")

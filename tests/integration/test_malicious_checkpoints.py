@@ -21,7 +21,6 @@ from layerdag.models.spec import ModelSpec, build_model
 from layerdag.sampling.generation import generate
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.training.checkpoint import (
-    CheckpointContents,
     CheckpointMeta,
     checkpoint_schema,
     load_checkpoint,
@@ -43,11 +42,9 @@ def sound(tmp_path_factory) -> Path:
         "fast", sizes, statistics, {"width": 32, "depth": 1, "encoder": {"dropout": 0.1}}
     )
     weights = build_model(spec, seed=1).state_dict()
-    contents = CheckpointContents(
-        spec, weights, data.schema.to_dict(), {}, CheckpointMeta(), {"step": 1}
-    )
+    contents = (spec, weights, data.schema.to_dict(), {}, CheckpointMeta(), {"step": 1})
     path = tmp_path_factory.mktemp("sound") / "model"
-    save_checkpoint(path, contents)
+    save_checkpoint(path, *contents)
     return path
 
 

@@ -172,15 +172,6 @@ def register_encoder(name: str) -> Callable[[C], C]:
     return registered
 
 
-def build_encoder(width: int, depth: int, config: EncoderConfig) -> Encoder:
-    """Return the encoder that the settings name.
-
-    Raises:
-        ConfigError: If nothing has that name.
-    """
-    return ENCODERS.get(config.kind)(width, depth, config)
-
-
 @dataclass(frozen=True, eq=False)
 class AttentionContext:
     """The tokens of a batch with the masks of their attention, the same in every encoder block."""

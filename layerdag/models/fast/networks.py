@@ -9,7 +9,7 @@ from layerdag.models.fast.allowed_codes import AllowedCodes
 from layerdag.models.fast.decisions import Heads
 from layerdag.models.fast.degree_constraints import DegreeConstraints
 from layerdag.models.fast.edge_type_sets import EdgeTypeSets
-from layerdag.models.fast.encoder import build_encoder
+from layerdag.models.fast.encoder import ENCODERS
 from layerdag.models.fast.neighbor_kinds import NeighborKinds
 from layerdag.models.fast.tokens import ConditionEncoder, RemainingSizes, TokenEmbedding
 from layerdag.models.posterior import Posterior
@@ -33,7 +33,7 @@ class FastNetworks(nn.Module):
         self.conditions = ConditionEncoder(sizes, width, config.conditioning.position_buckets)
         counts_down = config.conditioning.remaining_sizes == "encoded"
         self.remaining = RemainingSizes(width) if counts_down else None
-        self.encoder = build_encoder(width, config.depth, config.encoder)
+        self.encoder = ENCODERS.get(config.encoder.kind)(width, config.depth, config.encoder)
         self.last_norm = nn.LayerNorm(width, bias=False)
         plans = config.predict_out_degree is not False
         self.heads = Heads(sizes, statistics, width, HEAD_WIDTH, plans=plans, config=config.heads)

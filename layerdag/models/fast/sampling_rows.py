@@ -19,6 +19,7 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
+from layerdag.dag.dag import tensors_of
 from layerdag.models.fast.layout import NEVER
 from layerdag.models.fast.networks import FastNetworks
 from layerdag.models.fast.sampling_inputs import Extent
@@ -226,7 +227,7 @@ def _zeros(kind: type[Rows], sizes: Mapping[str, int], like: Tensor, **given: Te
 
 def copy_rows(rows: Rows, target_X: Int[Tensor, " X"], source_X: Int[Tensor, " X"]) -> None:
     """Replace the rows ``target_X`` by the rows ``source_X``."""
-    for values in _tensors(rows).values():
+    for values in tensors_of(rows):
         values[target_X] = values[source_X]
 
 
@@ -239,12 +240,7 @@ def move_rows(
     written over before it is read. ``state_X`` are the rows of states, where there are more of
     these than of the rest.
     """
-    places = _tensors(to)
-    for name, values in _tensors(rows).items():
+    for name in (field.name for field in fields(rows)):
         kept_X = state_X if state_X is not None and name.endswith("_QD") else row_X
-        kept = values[kept_X]
-        places[name][tuple(slice(size) for size in kept.shape)] = kept
-
-
-def _tensors(rows: Rows) -> dict[str, Tensor]:
-    return {field.name: getattr(rows, field.name) for field in fields(rows)}
+        kept = getattr(rows, name)[kept_X]
+        getattr(to, name)[tuple(slice(size) for size in kept.shape)] = kept

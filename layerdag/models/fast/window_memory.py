@@ -9,12 +9,14 @@ d width of a head or key, p parents of a node, v visible keys.
 """
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
+
+from layerdag.dag.dag import tensors_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,10 +41,6 @@ class LayerMemory:
         pooled = like_RHd.new_zeros((rows, heads, tokens // block, width))
         values = like_RHd.new_zeros((rows, tokens, heads * width))
         return cls(ring, ring.clone(), pooled, pooled.clone(), values)
-
-    def tensors(self) -> tuple[Shaped[Tensor, "R ..."], ...]:
-        """Return all of its tensors."""
-        return tuple(getattr(self, field.name) for field in fields(self))
 
     def halves(self) -> tuple[Float[Tensor, "R H 2 d"], Float[Tensor, "R H 2 d"]]:
         """Return the mean key and value of both halves of the rings, an attention block each."""
@@ -170,7 +168,7 @@ class WindowMemory:
     def copy_rows(self, target_R: Int[Tensor, " R"], source_R: Int[Tensor, " R"]) -> None:
         """Replace the rows ``target_R`` by the rows ``source_R``."""
         for layer in self.layers:
-            for values in layer.tensors():
+            for values in tensors_of(layer):
                 values[target_R] = values[source_R]
 
     def moved(self, row_R: Int[Tensor, " R"], tokens: int) -> "WindowMemory":
@@ -178,7 +176,7 @@ class WindowMemory:
         like_RD = self.layers[0].value_RTD[:1, 0].expand(row_R.shape[0], -1)
         new = WindowMemory.empty(like_RD, len(self.layers), self.slope_H, self.block, tokens)
         for layer, new_layer in zip(self.layers, new.layers, strict=True):
-            for values, place in zip(layer.tensors(), new_layer.tensors(), strict=True):
+            for values, place in zip(tensors_of(layer), tensors_of(new_layer), strict=True):
                 kept = values[row_R]
                 place[tuple(slice(size) for size in kept.shape)] = kept
             if new.pooled and not self.pooled:

@@ -19,7 +19,7 @@ from layerdag.errors import UsageError
 from layerdag.graph.attributed_graph import write_json
 from layerdag.privacy.auditing import audit_of
 from layerdag.statistics import MARGIN, chance_half_width
-from layerdag.training.checkpoint import CheckpointContents, save_checkpoint
+from layerdag.training.checkpoint import save_checkpoint
 
 GRAPHS = [chain(f"g{i}", "abcab"[: 2 + i % 4] * (1 + i // 4), label=1.0 + i) for i in range(30)]
 DATA = ld.GraphDataset.build(
@@ -145,10 +145,8 @@ def chain_checkpoint_of(data: ld.GraphDataset, folder: Path) -> Path:
     """Return the folder of an untrained checkpoint that was split as ``data``."""
     loaded = chain_checkpoint(folder)
     meta = replace(loaded.meta, split=data.split)
-    contents = CheckpointContents(
-        loaded.spec, loaded.model.state_dict(), dict(loaded.schema), {}, meta
-    )
-    save_checkpoint(folder / "same", contents)
+    contents = (loaded.spec, loaded.model.state_dict(), dict(loaded.schema), {}, meta)
+    save_checkpoint(folder / "same", *contents)
     return folder / "same"
 
 

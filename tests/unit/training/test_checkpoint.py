@@ -19,7 +19,6 @@ from layerdag.runtime.json_shape import from_json
 from layerdag.training import checkpoint as _weights
 from layerdag.training.checkpoint import (
     SHIPPED,
-    CheckpointContents,
     CheckpointMeta,
     Guarantee,
     check_finite,
@@ -65,8 +64,8 @@ def checkpoint(tmp_path, spec) -> Path:
     weights = build_model(spec, seed=3).state_dict()
     meta = CheckpointMeta(step=7, seed=3, data_fingerprint="abc", metrics={"node": 1.5})
     state = {"step": 7, "tensor": torch.ones(2)}
-    contents = CheckpointContents(spec, weights, {"kind": "flow"}, {"data": "x"}, meta, state)
-    save_checkpoint(tmp_path / "last", contents)
+    contents = (spec, weights, {"kind": "flow"}, {"data": "x"}, meta, state)
+    save_checkpoint(tmp_path / "last", *contents)
     return tmp_path / "last"
 
 
@@ -88,7 +87,7 @@ def test_the_split_comes_back_and_may_be_unknown(checkpoint, tmp_path):
     meta = replace(loaded.meta, split=split)
     run = {"data": {"name": "folder", "folder": "/home/me/secret", "labels": "l.csv", "seed": 3}}
     weights = loaded.model.state_dict()
-    save_checkpoint(tmp_path / "new", CheckpointContents(loaded.spec, weights, {}, run, meta))
+    save_checkpoint(tmp_path / "new", *(loaded.spec, weights, {}, run, meta))
     again = load_checkpoint(tmp_path / "new")
     assert again.meta.split == split
     assert again.data_settings == {"name": "folder", "seed": 3}
@@ -216,7 +215,7 @@ def test_a_kill_at_any_step_leaves_the_older_checkpoint_or_the_new_one(tmp_path,
         meta = CheckpointMeta(step=seed, seed=seed, data_fingerprint=f"of {seed}")
         save_checkpoint(
             tmp_path / "last",
-            CheckpointContents(spec, weights, {"kind": f"{seed}"}, {}, meta, {"step": seed}),
+            *(spec, weights, {"kind": f"{seed}"}, {}, meta, {"step": seed}),
             overwrite=True,
         )
 
@@ -237,8 +236,8 @@ def test_the_order_of_keys_does_not_change_a_file(checkpoint, tmp_path):
     loaded = load_checkpoint(checkpoint)
     for name, schema in (("one", {"a": 1, "b": 2}), ("two", {"b": 2, "a": 1})):
         weights = loaded.model.state_dict()
-        contents = CheckpointContents(loaded.spec, weights, schema, {}, loaded.meta)
-        save_checkpoint(tmp_path / name, contents)
+        contents = (loaded.spec, weights, schema, {}, loaded.meta)
+        save_checkpoint(tmp_path / name, *contents)
     texts = [(tmp_path / name / "schema.json").read_bytes() for name in ("one", "two")]
     assert texts[0] == texts[1]
 

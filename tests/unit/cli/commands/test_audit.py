@@ -29,7 +29,6 @@ from layerdag.graph.formats.graphml import write_graphml
 from layerdag.models.spec import ModelSpec, build_model
 from layerdag.privacy import shadows as _settings
 from layerdag.training.checkpoint import (
-    CheckpointContents,
     CheckpointMeta,
     LoadedCheckpoint,
     save_checkpoint,
@@ -58,8 +57,8 @@ def checkpoint(tile: Path, folder: Path, fingerprint: str) -> Path:
     spec = ModelSpec("fast", sizes, statistics, {"width": 32})
     model = build_model(spec)
     meta = CheckpointMeta(0, 0, fingerprint, {})
-    contents = CheckpointContents(spec, model.state_dict(), data.schema.to_dict(), {}, meta)
-    save_checkpoint(folder, contents)
+    contents = (spec, model.state_dict(), data.schema.to_dict(), {}, meta)
+    save_checkpoint(folder, *contents)
     return folder
 
 
