@@ -423,18 +423,13 @@ def _is_as_made(module: nn.Module) -> bool:
 
     Classes of users, parametrizations and hooks may compute anything.
     """
-    parameters = module._parameters.values()
+    if isinstance(module, nn.LayerNorm) and not (
+        module.eps == _EPSILON and module.elementwise_affine and len(module.normalized_shape) == 1
+    ):
+        return False
+    parameters = [p for p in module._parameters.values() if p is not None]
     return (
         (type(module) in _PYTORCH or type(module).__module__.startswith("layerdag.models."))
         and not any(getattr(module, hooks) for hooks in _HOOKS)
-        and all(p is None or _is_plain(p) for p in parameters)
-        and (type(module) is not nn.LayerNorm or _is_plain_norm(module))
+        and all(p.dtype == torch.float32 and p.is_contiguous() for p in parameters)
     )
-
-
-def _is_plain(parameter: Tensor) -> bool:
-    return parameter.dtype == torch.float32 and parameter.is_contiguous()
-
-
-def _is_plain_norm(norm: nn.LayerNorm) -> bool:
-    return norm.eps == _EPSILON and norm.elementwise_affine and len(norm.normalized_shape) == 1

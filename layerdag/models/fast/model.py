@@ -72,7 +72,11 @@ class FastLayerDAG(FastNetworks, DAGModel):
         """
         noise = generator if self.training else None
         asked_B2 = None if self.remaining is None else noisy_sizes(_sizes(batch), noise)
-        targets, encoded_TD = self._teacher_forced(batch, noise, asked_B2)
+        targets = batch.derived
+        if not isinstance(targets, Targets):
+            targets = on_device(self._targets(batch), self.tokens.start_A.device)
+        encoded_TD = self._encode(batch, targets, noise, asked_B2)
+        encoded_TD = dropout(encoded_TD, self.config.encoder.dropout, noise)
         node, edge = node_and_edge_losses(self.heads, encoded_TD, targets)
         totals = {
             "layer_size": layer_size_loss(self.heads, encoded_TD, targets),
@@ -119,30 +123,18 @@ class FastLayerDAG(FastNetworks, DAGModel):
             self.heads.count_codes,
         )
 
-    def _teacher_forced(
-        self, batch: DAGBatch, noise: torch.Generator | None, asked_B2: Tensor | None = None
-    ) -> tuple[Targets, Tensor]:
-        """Return a batch as targets, and the encoding of every token.
-
-        Without a generator of noise there is no dropout; ``asked_B2`` are the numbers of nodes and
-        layers that the graphs are said to be asked for.
-        """
-        targets = batch.derived
-        if not isinstance(targets, Targets):
-            targets = on_device(self._targets(batch), self.tokens.start_A.device)
-        encoded_TD = dropout(
-            self._encode(batch, targets, noise, asked_B2), self.config.encoder.dropout, noise
-        )
-        return targets, encoded_TD
-
     def _encode(
         self,
         batch: DAGBatch,
         targets: Targets,
         noise: torch.Generator | None,
-        asked_B2: Tensor | None = None,
+        asked_B2: Tensor | None,
     ) -> Tensor:
-        """Return the encoder's output for every token, shape (T, D)."""
+        """Return the encoder's output for every token.
+
+        Without a generator of noise there is no dropout; ``asked_B2`` are the numbers of nodes and
+        layers that the graphs are said to be asked for.
+        """
         graph_T, rates = targets.graph_T, self.config.encoder
         conditions = Conditions(batch.numeric_BC, batch.category_BM, asked_B2)
         if noise is not None:

@@ -170,20 +170,16 @@ class ParentDraws:
         low_GO1, high_GO1, reference_GO1 = (
             value_X.view(groups, each, 1) for value_X in (span.low_X, span.high_X, span.reference_X)
         )
-        offset_ROv = duplicate(self._offset_codes(slot_G1v, reference_GO1))
-        score_ROv = score_ROv + feature_ROK.gather(2, offset_ROv)
+        offset_GOv = slot_G1v - reference_GO1
+        has_reference_GOv = (reference_GO1 != NEVER).expand_as(offset_GOv)
+        code_GOv = offset_code(offset_GOv, has_reference_GOv) * self.pointer.dynamic
+        code_ROv = duplicate(code_GOv + self.pointer.offset_F[1])
+        score_ROv = score_ROv + feature_ROK.gather(2, code_ROv)
         inside_GOv = (slot_G1v >= low_GO1) & (slot_G1v < high_GO1)
         room_GOv = inside_GOv & seen.has_room_Gv[:, None]
         others_GO = elsewhere_X.view(groups, each) | room_GOv.any(2)
         possible_GOv = room_GOv | (inside_GOv & ~others_GO[:, :, None])
         return score_ROv.masked_fill(~duplicate(possible_GOv), -math.inf).flatten(0, 1)
-
-    def _offset_codes(self, slot_G1v: Tensor, reference_GO1: Tensor) -> Tensor:
-        offset_GOv = slot_G1v - reference_GO1
-        if not self.pointer.dynamic:
-            return torch.zeros_like(offset_GOv) + self.pointer.offset_F[1]
-        has_reference_GOv = (reference_GO1 != NEVER).expand_as(offset_GOv)
-        return offset_code(offset_GOv, has_reference_GOv) + self.pointer.offset_F[1]
 
     def _block_scores(
         self, projected_QK: Tensor, span: ParentSpan, row_X: Tensor, start_B: Tensor

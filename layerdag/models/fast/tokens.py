@@ -156,20 +156,17 @@ class RemainingSizes(nn.Module):
             features_T2F = self._features(torch.stack([position_T, layer_T], dim=1), sizes_T2)
             features_TF = features_T2F.flatten(1)
         else:
-            features_TF = self._fused_features(position_T, layer_T, sizes_T2)
+            features_TF = self.lift.weight.new_empty(position_T.shape[0], self.lift.in_features)
+            given = (position_T.long(), layer_T.long(), sizes_T2.float())
+            run_kernel(
+                "remaining",
+                position_T.shape[0],
+                *(x.contiguous() for x in given),
+                *(_NUM_OCTAVES, OCTAVES, _NUM_FRACTIONS, FRACTIONS),
+                features_TF,
+            )
         before_TD, after_TD = self.lift(features_TF).chunk(2, dim=1)
         return before_TD, after_TD
-
-    def _fused_features(self, position_T: Tensor, layer_T: Tensor, sizes_T2: Tensor) -> Tensor:
-        features_TF = self.lift.weight.new_empty(position_T.shape[0], self.lift.in_features)
-        run_kernel(
-            "remaining",
-            position_T.shape[0],
-            *(x.contiguous() for x in (position_T.long(), layer_T.long(), sizes_T2.float())),
-            *(_NUM_OCTAVES, OCTAVES, _NUM_FRACTIONS, FRACTIONS),
-            features_TF,
-        )
-        return features_TF
 
     def _features(self, done_T2: Tensor, asked_T2: Tensor) -> Tensor:
         """Return radial basis functions and whether the number is known; zeros where it is not."""
