@@ -107,8 +107,7 @@ def test_every_data_set_has_a_file():
 def test_training_file_lists_every_setting():
     listed = to_plain_dict(compose("train").training)
     usual = asdict(TrainSettings())
-    only_in_python = ("seed", "cuda_graphs")
-    assert listed == {name: value for name, value in usual.items() if name not in only_in_python}
+    assert listed == {name: value for name, value in usual.items() if name != "seed"}
 
 
 def test_settings_in_python_have_the_defaults_of_the_command_line():

@@ -30,6 +30,7 @@ from layerdag.models.fast.compiled_sampler import CompiledSampler
 from layerdag.models.fast.edge_type_sets import EdgeTypeSets
 from layerdag.models.fast.model import FastLayerDAG
 from layerdag.models.fast.neighbor_kinds import NeighborKinds
+from layerdag.models.fast.sampling_inputs import SamplingTask
 from layerdag.models.fast.sampling_output import OutputBuffer
 from layerdag.models.fast.tensor_sampler import TensorSampler
 from layerdag.sampling.settings import GenerationSettings
@@ -159,8 +160,8 @@ def test_there_are_several_candidates_for_a_node_where_neighbors_are_listed(list
     modules, asked = (with_lists(model) if listed else model), request(2, best_of=2)
     with torch.inference_mode():
         assert TensorSampler(modules, asked).task.options == options
-        assert CompiledSampler(modules, asked).options == options
-        assert TensorSampler(modules, replace(asked, best_of=1)).task.options == 1
+        assert SamplingTask.of(modules, asked).options == options
+        assert SamplingTask.of(modules, replace(asked, best_of=1)).options == 1
 
 
 def test_programs_of_the_shipped_checkpoint_are_the_same(monkeypatch):
