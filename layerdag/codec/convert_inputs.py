@@ -28,7 +28,6 @@ class Inputs:
     Attributes:
         paths: One place of any kind, or PyTorch traces of several ranks.
         profiles: A Kineto profile for each PyTorch trace.
-        options: For the reader of one place.
         split: How the operations of a compiled program become nodes.
         only_rank: Take one rank of PyTorch alone.
         replicate: Let every rank run the one trace of PyTorch.

@@ -243,16 +243,11 @@ def job_graph(
     *,
     public_words: PublicWords = (),
 ) -> AttributedGraph:
-    """Return the graph of a job.
+    """Return the graph of a job, given its classes of ranks and communicator groups.
 
     METADATA and INVALID nodes are left out; what waited for them waits for what they waited for.
-
-    Args:
-        name: For messages and manifests.
-        classes: At least one, covering all ranks.
-        groups: Ranks of each communicator group by integer name.
-        conditions: What is known of the job; sizes are added.
-        public_words: Operators that are kept beside the public ones; "all" keeps every name.
+    Sizes are added to the conditions. Operators of ``public_words`` are kept beside the public
+    ones; "all" keeps every name.
 
     Raises:
         TraceError: If a dependency dangles, or messages or collectives of the classes do not match.

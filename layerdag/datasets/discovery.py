@@ -163,17 +163,15 @@ class FoundJobs:
     Attributes:
         graphs: Jobs or flow graphs that can be used, words renamed that may not be shared.
         runs: The run of each graph: copies and repetitions of one program share it.
-        kind: Jobs or flow graphs.
         formats: Number of jobs by the format of their files.
         left_out: What could not be used, with the reason.
         others: Number of files of other kinds, by ending.
         private: Words that no file of a release may hold.
-        labels: Where labels come from.
         labeled: Number of graphs with a label.
         renamed: Number of words that were renamed.
         parts: The part of each graph by its name, where a corpus says; its graphs may be known to
             the shipped checkpoint, which learned from the training part of the embedded one.
-        notes: What the readers of the files did not understand.
+
     """
 
     graphs: tuple[AttributedGraph, ...]

@@ -112,10 +112,7 @@ def read_dataset(
 
     Words of a folder of graphs are renamed if they are neither public nor among ``public_words``
     ("all" keeps every word). With ``as_jobs`` traces are loaded as graphs even where they record
-    arguments.
-
-    A label file counts for folders of traces or graphs alone, and is refused elsewhere. A DGRL
-    family is labeled with its latencies on the Cortex-A76 processor.
+    arguments. A label file counts for folders of traces or graphs alone.
 
     Raises:
         UsageError: If the folder is no data set, or has labels of its own and a file is named.

@@ -76,7 +76,6 @@ class JobSource:
 
     Attributes:
         name: Path below the folder, without ending and rank.
-        read: Reads it.
         format: Of its files, in words.
         is_trace: Whether it is a job of traces; else a flow graph, or the program of a step.
         hosts: PyTorch's host traces of a job by rank, where it has any.
@@ -109,12 +108,10 @@ def job_of(name: str, workload: Workload, public_words: PublicWords) -> Attribut
 
 @dataclass(frozen=True)
 class Sources:
-    """What a folder holds.
+    """What a folder holds: jobs and graphs in order of their names.
 
-    Attributes:
-        found: Jobs and graphs in order of their names.
-        faulty: Files that look like traces or graphs and cannot be read, with the reason.
-        others: Number of other files, by ending.
+    ``faulty`` are files that look like traces or graphs and cannot be read, with the reason;
+    ``others`` the number of other files, by ending.
     """
 
     found: tuple[JobSource, ...]
@@ -125,15 +122,11 @@ class Sources:
 def find_sources(
     folder: Path, *, labels: Path | None = None, most_files: int | None = MAX_FILES
 ) -> Sources:
-    """Return the jobs and graphs in or below a folder.
-
-    Args:
-        folder: Searched with its sub-folders.
-        labels: A file in it that is none of them.
-        most_files: How many files a folder of traces may hold; None for any number.
+    """Return the jobs and graphs in or below a folder, without the file of labels.
 
     Raises:
-        DataError: If there is no such folder, or it holds too many files to be one of traces.
+        DataError: If there is no such folder, or it holds more than ``most_files`` files, too many
+            to be one of traces.
     """
     if not folder.is_dir():
         raise DataError(f"{folder}: there is no such folder; check the path.")

@@ -26,10 +26,9 @@ from layerdag.samples.tar import read_tar
 def iter_samples(location: str | Path) -> Iterator[StoredSample]:
     """Yield the samples that ``layerdag sample`` wrote, in order, holding one at a time.
 
-    Args:
-        location: A folder of samples in parts (``format=tar`` or ``parquet``), one part, or a
-            folder with a folder or file for each sample. Of a run that is not finished the parts
-            that are there are read.
+    They are a folder of samples in parts (``format=tar`` or ``parquet``), one part, or a folder
+    with a folder or file for each sample. Of a run that is not finished the parts that are there
+    are read.
 
     Raises:
         DataError: If nothing is there, or a file is damaged or was changed.

@@ -66,19 +66,11 @@ def write_samples(
     """Sample and write into the folder ``out``; return the path of the manifest.
 
     Until all are finished they lie in ``<out>.partial``. If the run is stopped, the same call goes
-    on from there and ends with the same files as one that was not stopped.
-
-    Traces are written as ``<name>/<name>.<rank>.et`` with communicator groups beside them, other
-    graphs as ``<name>.graphml`` or ``<name>.json``.
-
-    Args:
-        checkpoint: What to sample from.
-        settings: What to sample.
-        out: Folder.
-        file_format: One of ``FORMATS``; "auto" is "et" for jobs and programs, "graphml" for other
-            graphs; "program" writes programs without a step.
-        overwrite: Whether samples that lie in ``out`` may be replaced; nothing else ever is.
-        on_each: Called after each graph, those of a stopped run included, for progress bars.
+    on from there and ends with the same files as one that was not stopped. Traces are written as
+    ``<name>/<name>.<rank>.et`` with communicator groups beside them, other graphs as
+    ``<name>.graphml`` or ``<name>.json``. The format is one of ``FORMATS``: "auto" is "et" for jobs
+    and programs, "graphml" for other graphs; "program" writes programs without a step. Only samples
+    are ever replaced. ``on_each`` is called after each graph, those of a stopped run included.
 
     Raises:
         UsageError: If the format is unknown or does not fit the checkpoint, the model cannot do

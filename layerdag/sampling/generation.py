@@ -124,16 +124,10 @@ def sample_rows(
 ) -> Iterator[GeneratedGraph]:
     """Yield one graph for each row of conditions, graph i with seed ``settings.seed + i``.
 
-    Args:
-        model: In evaluation mode.
-        schema: Of the model.
-        rows: Conditions in their own units; missing ones are unknown to the model.
-        settings: Steps, guidance, limits and batch size; its ``num`` and conditions are
-            not used.
-        wanted: Conditions that were asked for: of a program that keeps repeating one of the data,
-            or not running, the others, but for the family, are drawn again. None keeps the rows as
-            they are.
-        ahead: As ``generate`` takes it.
+    Conditions are in their own units; missing ones are unknown to the model. The settings' ``num``
+    and conditions are not used. ``wanted`` are conditions that were asked for: of a program that
+    keeps repeating one of the data, or not running, the others, but for the family, are drawn
+    again. None keeps the rows as they are.
 
     Raises:
         VocabularyError: If a condition or category is unknown to the schema.

@@ -63,16 +63,10 @@ def expected_output_size(
     max_nodes: int,
     file_format: str,
 ) -> OutputSize:
-    """Return about what sampling writes.
+    """Return about what sampling of ``num`` graphs writes, by the conditions of some of them.
 
-    Args:
-        rows: Conditions of some of the graphs.
-        statistics: Of the training graphs, for the nodes of a graph whose conditions do not tell.
-        num: Number of all graphs.
-        ranks: Of each job; None takes those of the conditions.
-        max_nodes: Of a graph.
-        file_format: "et", "step" (of programs: the program, and the traces of its step), "graphml",
-            "json" or "program".
+    Conditions that do not tell the number of nodes count as the mean of the training graphs. The
+    format "step" is that of programs with the traces of their step.
 
     Raises:
         DataError: If a world size is no number.

@@ -226,15 +226,10 @@ def write_parts(
 
     A part is put in its place when it is whole, so that a stopped or killed process loses the part
     that it was filling; the same call goes on with what is missing. The files do not depend on the
-    number of shares. The memory needed does not depend on the number of samples.
-
-    Args:
-        checkpoint: What to sample from.
-        settings: What to sample. A larger ``num`` than before makes the run longer.
-        out: Folder, the same for all processes, or one for each that are put together later.
-        parts: Format, size and share; by default tar files of ``PART_SIZE`` samples, all of them.
-        overwrite: Whether the samples of another run in ``out`` may be discarded.
-        on_each: Called after each sample of the share, those that were there included.
+    number of shares, nor the memory needed on the number of samples. ``out`` is the same for all
+    processes, or one for each that are put together later. A larger ``settings.num`` than before
+    makes the run longer. ``on_each`` is called after each sample of the share, those that were
+    there included.
 
     Raises:
         UsageError: If the format does not fit the checkpoint, the model cannot do what is asked

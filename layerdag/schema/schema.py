@@ -438,10 +438,8 @@ def complete_conditions(
 def out_of_range_conditions(schema: GraphSchema, given: Mapping[str, Condition]) -> list[str]:
     """Return one sentence for each requested number outside the training range.
 
-    Bounds are compared as the schema keeps them, rounded to 3 significant digits.
-
-    Raises:
-        VocabularyError: If a given condition or category is unknown, or no number.
+    Bounds are compared as the schema keeps them, rounded to 3 significant digits. Raises as
+    ``GraphSchema.encode_conditions``.
     """
     schema.encode_conditions([given])
     found = []
