@@ -413,8 +413,13 @@ class NodeAppender:
                 column.append(value)
             self._deps[0].extend(deps[0])
             self._deps[1].extend(deps[1])
-        except OverflowError as error:
-            raise TraceError(f"{self._source}: node {number}: {error}.") from None
+        except OverflowError:
+            names = zip(("id", "start_us", "duration_us"), (number, *times_us), strict=True)
+            bad = [f"has {name} {value}" for name, value in names if not 0 <= value <= MASK64]
+            bad += [f"names node {d}" for part in deps for d in part if not 0 <= d <= MASK64]
+            raise TraceError(
+                f"{self._source}: node {number} {bad[0]}; it must lie in 0 to 2**64 - 1."
+            ) from None
         self._io.extend([-1 if text is None else self.text(text) for text in io])
         sizes = (len(self._deps[0]), len(self._deps[1]), len(self._attributes[0]))
         for ends, size in zip(self._ends, sizes, strict=True):
@@ -422,23 +427,10 @@ class NodeAppender:
 
     def add_node(self, node: NodeSpec) -> None:
         """Append a node as an object. Raises TraceError if a value does not fit its field."""
-        for label in ("id", "start_us", "duration_us"):
-            value = getattr(node, label)
-            if not 0 <= value <= MASK64:
-                raise TraceError(
-                    f"{self._source}: node {node.id} has {label} {value}; it must lie in 0 to "
-                    "2**64 - 1."
-                )
         if not 0 <= node.type < len(NodeType):
             raise TraceError(
                 f"{self._source}: node {node.id} has type {node.type}; types are 0 to 10."
             )
-        for wanted in (*node.data_deps, *node.ctrl_deps):
-            if not 0 <= wanted <= MASK64:
-                raise TraceError(
-                    f"{self._source}: a dependency names node {wanted}; ids lie between 0 and "
-                    "2**64 - 1."
-                )
         for each in node.attributes:
             try:
                 self.attribute(each.name, each.wire, self._word(each.wire, each.value), each.doc)
@@ -449,6 +441,8 @@ class NodeAppender:
 
     def _word(self, wire: int, value: object) -> int:
         """Return the word of a value; strings, bytes and lists go into their pools."""
+        if wire in _RANGE or wire in _FLOATS:
+            return scalar_to_word(wire, value)
         if wire == Wire.UNSET:
             return 0
         if wire == Wire.STRING and isinstance(value, str):
@@ -457,9 +451,7 @@ class NodeAppender:
             value = list_to_payload(wire, value)
         if isinstance(value, bytes) and (is_list(wire) or wire == Wire.BYTES):
             return self._blobs.setdefault(value, len(self._blobs))
-        if value_kind(wire) == LENGTH:
-            raise TraceError(f"{wire_name(wire)} cannot hold {value!r}.")
-        return scalar_to_word(wire, value)
+        raise TraceError(f"{wire_name(wire)} cannot hold {value!r}.")
 
     def trace(self) -> Trace:
         """Return the trace of all nodes; version 1.0.0."""
