@@ -35,7 +35,7 @@ from layerdag.traces.trace import (
     rows_on_a_cycle,
     wire_name,
 )
-from layerdag.validation.rules import TRACE_RULES, Finding, Severity, merged
+from layerdag.validation.rules import TRACE_RULES, Finding, has_errors, merged
 from layerdag.validation.whole_program import check_program
 
 SUPPORTED = [row.type for row in COLLECTIVES if row.simulated]
@@ -368,10 +368,10 @@ def check_workload(workload: Workload) -> list[Finding]:
         name = "collectives-agree" if kind == NodeType.COMM_COLL else "messages-match"
         said = mismatch.message.removeprefix(f"Rank {mismatch.rank}, node {mismatch.node}: ")
         findings.append(_finding(workload, name, mismatch.rank, mismatch.node, said.rstrip(".")))
-    if not any(f.rule.severity is Severity.ERROR for f in findings):
+    if not has_errors(findings):
         findings += _deadlocks(workload, matched)
         findings += _world_after_groups(workload, events)
-    if not any(f.rule.severity is Severity.ERROR for f in findings):
+    if not has_errors(findings):
         findings += check_program(workload)
     return findings
 
@@ -397,24 +397,21 @@ def is_group_name(name: str) -> bool:
 def _groups(workload: Workload) -> Iterator[Finding]:
     members = {name: set(ranks) for name, ranks in workload.groups.items()}
 
-    def collectives(trace: Trace) -> list[tuple[str, int, str]]:
+    def collectives(trace: Trace) -> list[tuple[int, str]]:
         names = group_texts(trace)
         rows = np.flatnonzero(trace.type_N == NodeType.COMM_COLL).tolist()
-        named = (row for row in rows if names[row] not in WORLD_NAMES)
-        return [(trace.source, int(trace.id_N[row]), names[row]) for row in named]
+        return [(int(trace.id_N[r]), names[r]) for r in rows if names[r] not in WORLD_NAMES]
 
-    for rank, found_K in enumerate(workload.for_each_rank(collectives)):
-        for source, node, name in found_K:
-            where = f"{source} (rank {rank})"
+    for rank, held in enumerate(workload.for_each_rank(collectives)):
+        for node, name in held:
             if name not in members:
-                found = f"uses group '{name}'"
-                yield Finding(TRACE_RULES["known-group"], where, node, found)
+                yield _finding(workload, "known-group", rank, node, f"uses group '{name}'")
             elif rank not in members[name]:
                 found = f"uses group '{name}' of ranks {sorted(members[name])[:8]}"
-                yield Finding(TRACE_RULES["member-of-group"], where, node, found)
+                yield _finding(workload, "member-of-group", rank, node, found)
             elif len(members[name]) == 1 and workload.num_ranks > 1:
                 found = f"uses group '{name}' of one rank"
-                yield Finding(TRACE_RULES["several-members"], where, node, found)
+                yield _finding(workload, "several-members", rank, node, found)
 
 
 def _peers(workload: Workload, events: CommEvents) -> Iterator[Finding]:
