@@ -14,7 +14,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from layerdag.hardware.collectives import COLLECTIVES, COMMUNICATION_OPERATORS, CollectiveType
 from layerdag.hardware.dtypes import find_dtype
@@ -160,29 +160,61 @@ def _given_bytes(operator: Event, bits: int | None) -> int | None:
     return tensor_bytes(given, bits)
 
 
-def _tensors(args: Mapping[str, Any]) -> list[tuple[Any, str]] | None:
-    """Return shape and type of each argument ("Input Dims", "Input type"), None without them."""
-    shapes, kinds = args.get("Input Dims"), args.get("Input type")
-    if not isinstance(shapes, list) or not isinstance(kinds, list):
+class _Argument(NamedTuple):
+    """A tensor, or a list of tensors, among the arguments of an operator.
+
+    Attributes:
+        dims: As the profile has it.
+        shapes: What of it is the shape of a tensor with at least one dimension.
+        kind: The word for its type.
+    """
+
+    dims: Any
+    shapes: list[list[int]]
+    kind: str
+
+    @property
+    def is_odd(self) -> bool:
+        """Whether it is neither a shape nor a list of shapes, and not empty."""
+        if not self.dims or _is_shape(self.dims):
+            return False
+        parts = self.dims if isinstance(self.dims, list) else [self.dims]
+        return any(part and not _is_shape(part) for part in parts)
+
+
+def _arguments(args: Mapping[str, Any]) -> list[_Argument] | None:
+    """Return the tensors among the arguments, None where the profile does not have them."""
+    dims, kinds = args.get("Input Dims"), args.get("Input type")
+    if not isinstance(dims, list) or not isinstance(kinds, list):
         return None
-    return list(zip(shapes, map(str, kinds), strict=False))
+    found = []
+    for shape, kind in zip(dims, map(str, kinds), strict=False):
+        if kind.lower() not in _NO_TENSOR:
+            parts = shape if isinstance(shape, list) and not _is_shape(shape) else [shape]
+            found.append(_Argument(shape, [part for part in parts if _is_shape(part)], kind))
+    return found
+
+
+def _is_shape(value: Any) -> bool:
+    if not isinstance(value, list) or not value:
+        return False
+    return all(type(size) is int and size >= 0 for size in value)
 
 
 def tensor_bytes(args: Mapping[str, Any], bits: int | None = None) -> int | None:
     """Return the bytes of an operator's largest tensor argument.
 
-    Args:
-        args: Details of the operator.
-        bits: Of an element, where it is known from elsewhere and the operator does not show it.
-
-    Returns:
-        None where the profile has no shapes, or a type whose width is not known.
+    None where the profile has no shapes, or a type whose width is not known; ``bits`` of an element
+    may be known from elsewhere.
     """
-    pairs = _tensors(args)
-    sizes = None if pairs is None else [_bytes(shape, kind, bits) for shape, kind in pairs]
-    if sizes is None or None in sizes:
-        return None
-    return max((size for size in sizes if size is not None), default=0)
+    arguments, sizes = _arguments(args), [0]
+    for argument in arguments or ():
+        count, dtype = sum(map(math.prod, argument.shapes)), find_dtype(argument.kind)
+        width = bits if dtype is None else dtype.bits
+        if argument.is_odd or (count and width is None):
+            return None
+        sizes.append(count * (width or 0) // 8)
+    return None if arguments is None else max(sizes)
 
 
 def shown_tensors(args: Mapping[str, Any]) -> list[TensorView]:
@@ -191,21 +223,21 @@ def shown_tensors(args: Mapping[str, Any]) -> list[TensorView]:
     Empty where the profile has none, or one is not a tensor of a known type; lists are left out.
     """
     found = []
-    for shape, kind in _tensors(args) or ():
-        told = find_dtype(kind)
-        if _is_shape(shape) and told is not None:
-            size = math.prod(shape) * told.bits // 8
-            found.append(TensorView(0, 0, size, size, tuple(shape), told.name, ""))
-        elif _is_shape(shape) and kind.lower() not in _NO_TENSOR:
+    for shape, _, kind in _arguments(args) or ():
+        dtype = find_dtype(kind)
+        if _is_shape(shape) and dtype is None:
             return []
+        if _is_shape(shape) and dtype is not None:
+            size = math.prod(shape) * dtype.bits // 8
+            found.append(TensorView(0, 0, size, size, tuple(shape), dtype.name, ""))
     return found
 
 
 def unknown_types(args: Mapping[str, Any]) -> Iterable[str]:
     """Yield the words among "Input type" of tensors that are not a known type."""
-    for shape, kind in _tensors(args) or ():
-        is_typed = kind.lower() not in _NO_TENSOR | _TOLD_WITHOUT_TYPE
-        if is_typed and _elements(shape) and find_dtype(kind) is None:
+    for _, shapes, kind in _arguments(args) or ():
+        is_typed = kind.lower() not in _TOLD_WITHOUT_TYPE
+        if is_typed and any(map(math.prod, shapes)) and find_dtype(kind) is None:
             yield kind
 
 
@@ -214,43 +246,7 @@ def unknown_shapes(args: Mapping[str, Any]) -> Iterable[str]:
     for found in (args.get("Input Dims"), args.get("Input type")):
         if found is not None and not isinstance(found, list):
             yield str(found)
-    for shape, kind in _tensors(args) or ():
-        if kind.lower() not in _NO_TENSOR and _is_odd(shape):
-            yield str(shape)
-
-
-def _is_odd(shape: Any) -> bool:
-    """Return whether a value is neither a shape nor a list of shapes, and not empty."""
-    parts = shape if isinstance(shape, list) else [shape]
-    return bool(shape) and not _is_shape(shape) and any(p and not _is_shape(p) for p in parts)
-
-
-def _bytes(shape: Any, kind: str, bits: int | None) -> int | None:
-    """Return the bytes of one tensor, or of the tensors of one list; None if not known."""
-    if kind.lower() in _NO_TENSOR:
-        return 0
-    if _is_odd(shape):
-        return None
-    count = _elements(shape)
-    if not count:
-        return 0
-    told = find_dtype(kind)
-    width = told.bits if told is not None else bits
-    return None if width is None else count * width // 8
-
-
-def _elements(shape: Any) -> int:
-    if not isinstance(shape, list) or not shape:
-        return 0
-    shapes = [shape] if _is_shape(shape) else [inner for inner in shape if _is_shape(inner)]
-    return sum(math.prod(sizes) for sizes in shapes)
-
-
-def _is_shape(value: Any) -> bool:
-    """Return whether a value is the shape of a tensor with elements in at least one dimension."""
-    if not isinstance(value, list) or not value:
-        return False
-    return all(type(size) is int and size >= 0 for size in value)
+    yield from (str(each.dims) for each in _arguments(args) or () if each.is_odd)
 
 
 def declared_ranks(distributed: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
