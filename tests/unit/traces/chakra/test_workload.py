@@ -382,7 +382,7 @@ def test_encoded_files_are_decoded_again():
         ({}, "holds no trace"),
         ({"job.1.et": b""}, "lacks rank 0"),
         ({"job.0.et": b"x"}, "job.0.et"),
-        ({"job.0.et": b"", "job.comm_group.json": b"["}, "is no JSON"),
+        ({"job.0.et": b"", "job.comm_group.json": b"["}, "does not describe groups"),
     ],
 )
 def test_damaged_contents_name_their_source(files, said):
