@@ -227,7 +227,7 @@ def train(
         run: What to train.
         settings: How.
         device: Where; "auto" is a GPU where there is one.
-        world: This process among several (``distributed.joined_world``); None is alone.
+        world: This process among several (``batches.joined_world``); None is alone.
         loggers: Take figures on process 0, beside the log ``train.jsonl`` in the run's folder.
         callback: Called on process 0 after each validation with the averaged weights in place.
         resume_from: A ``last`` checkpoint to go on from; on a CPU the run ends bit-equal to one

@@ -102,7 +102,7 @@ def matrix_precision(precision: str, device: torch.device) -> AbstractContextMan
     """Return the context in which losses are computed: autocast to bfloat16, or nothing.
 
     Only matrix products lose digits; sums over many rows stay in single precision
-    (``model.layers.single``), and so do weights and gradients. "auto" is bfloat16 where the device
+    (``layers.to_float32``), and so do weights and gradients. "auto" is bfloat16 where the device
     has instructions for it, which pays with micro-batches of thousands of nodes.
     """
     low = precision == "bfloat16" or (precision == "auto" and has_bfloat16(device))
