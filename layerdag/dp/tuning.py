@@ -252,13 +252,9 @@ def scores(
     """Return how much each canary seems to have taken part, float64 (M,).
 
     The scores are the best linear guess of coins of variance 1 from their pull plus noise: ridge
-    regression in coordinates where the noise is white.
-
-    Args:
-        pull_MP: What taking part adds, against a mean coin.
-        change_P: Tuned parameters less those before; its unit does not matter.
-        others: Directions that count for nothing, a row each.
-        noise_PP: Covariance of the noise.
+    regression in coordinates where the noise is white. ``pull_MP`` is what taking part adds,
+    against a mean coin; ``others`` are directions that count for nothing, a row each; ``noise_PP``
+    is the covariance of the noise. The unit of ``change_P`` does not matter.
     """
     count = len(noise_PP)
     floor = _FLOOR * np.trace(noise_PP) / count
@@ -357,12 +353,9 @@ def tune_privately(
     The weights are the mean over the second half of the steps: nothing is selected, and no private
     graph is used but through the noisy sums.
 
-    Args:
-        run: What to tune_privately.
-        device: Where.
-        loggers: Take figures that only the owner of the data may see (``OWNER_ONLY``), beside the
-            log ``train.jsonl`` in the run's folder.
-        generator: Of noise, samples and coins; None draws a secret key.
+    The loggers take figures that only the owner of the data may see (``OWNER_ONLY``), beside the
+    log ``train.jsonl`` in the run's folder. Without a generator of noise, samples and coins, one
+    with a secret key is made.
 
     Raises:
         ConfigError: If the accountant is not installed, or the model is not ``fast``.

@@ -29,13 +29,9 @@ def resample(
 
     Candidate 0 is the graph that ``sample`` returns without resampling; a truncated graph is chosen
     only if all candidates are truncated, and one with faults hardly where another has none. A graph
-    still depends only on its own seed and conditions.
-
-    Args:
-        score: Returns the log weight of each graph of a batch, nats, shape (P,), given the
-            request: each of its rows has ``best_of`` consecutive candidates in the batch.
-        request: With at least two candidates.
-        sample: Samples graphs, one per seed.
+    still depends only on its own seed and conditions. ``score`` returns the log weight of each
+    graph of a batch, nats, given the request: each of its rows has ``best_of`` consecutive
+    candidates in the batch.
     """
     count = request.best_of
     repeated = replace(

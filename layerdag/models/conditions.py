@@ -35,13 +35,10 @@ class Conditions:
     def dropped(self, uniform: Float[Tensor, "B _"], rate: float) -> "Conditions":
         """Make conditions unknown at random: each with probability ``rate``, and all together.
 
-        The two kinds of dropping allow requests for any subset of conditions, and for none,
-        which classifier-free guidance needs (Ho and Salimans, arXiv 2207.12598).
-
-        Args:
-            uniform: In [0, 1): one per number, one per category, one for each of the two sizes if
-                they are asked for, and one for all of a graph.
-            rate: Probability of either kind of dropping.
+        The two kinds of dropping allow requests for any subset of conditions, and for none, which
+        classifier-free guidance needs (Ho and Salimans, arXiv 2207.12598). There is one uniform in
+        [0, 1) per number, one per category, one for each of the two sizes if they are asked for,
+        and one for all of a graph.
         """
         drop = (uniform[:, :-1] < rate) | (uniform[:, -1:] < rate)
         count = self.numeric_BC.shape[1]

@@ -39,10 +39,8 @@ def register_model(name: str, cls: type[DAGModel], config: type[Any]) -> None:
 
     Checkpoints hold the name alone; a process that loads one registers the model first.
 
-    Args:
-        name: What checkpoints and settings call it.
-        cls: Its class; the constructor takes ``GraphSizes``, ``GraphStatistics`` and the settings.
-        config: Its settings, a dataclass whose fields have defaults.
+    Its constructor takes ``GraphSizes``, ``GraphStatistics`` and the settings, a dataclass whose
+    fields have defaults.
 
     Raises:
         UsageError: If the package itself has that name, or the classes are of another kind.

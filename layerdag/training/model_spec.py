@@ -21,10 +21,7 @@ def spec_for(data: GraphDataset, name: str, settings: Mapping[str, Any] | object
     ``remaining_sizes=None`` of ``conditioning`` is "encoded" in
     jobs whose numbers of nodes and layers are conditions.
 
-    Args:
-        data: The data set.
-        name: "fast" or "reference".
-        settings: Nested plain data, or the tree that the model's constructor takes.
+    Settings are nested plain data, or the tree that the model's constructor takes.
 
     Raises:
         ConfigError: If the model or a setting is unknown, or a value is out of bounds.

@@ -65,12 +65,9 @@ def warm_start(
 ) -> WarmStart:
     """Return model and weights of a checkpoint, for a data set of the same schema.
 
-    Args:
-        init: Folder of a checkpoint or of a run (then its best one); "pretrained" is the checkpoint
-            inside the package.
-        data: What will be trained on.
-        model: The model that is asked for; None takes the checkpoint's.
-        options: The model's settings that are asked for; the checkpoint's are taken for the rest.
+    ``init`` is the folder of a checkpoint or of a run (then its best one); "pretrained" is the
+    checkpoint inside the package. What is not asked for by ``model`` and ``options`` is the
+    checkpoint's.
 
     Raises:
         CheckpointError: If the checkpoint cannot be read.

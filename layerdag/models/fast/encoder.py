@@ -98,11 +98,6 @@ class Encoder(nn.Module, ABC):
 
     Both ways give the same states: ``full`` on all tokens of a batch, and ``step`` on token after
     token of each graph, from the state that the tokens before have left.
-
-    Args:
-        width: Width D of tokens and states.
-        depth: Number of layers.
-        config: Settings of the encoder.
     """
 
     def __init__(self, width: int, depth: int, config: EncoderConfig) -> None:
