@@ -81,7 +81,7 @@ COMMANDS = [
     (_graph, "workload stage --out OUT/w --tpsp maybe", "'maybe' is neither true nor false"),
     (_graph, "serving gpt2 --rate 4 --requests 9" + "9" * 30, "give 1 to 10,000,000 of them"),
     (_table(data=0), "accuracy IN", "data is 0; it must be at least 1"),
-    (_table(step_s="0.5,7"), "accuracy IN", "more cells than the first line has names"),
+    (_table(step_s="0.5,7"), "accuracy IN", "line 2 has not as many cells"),
     (_file("h.json", json.dumps(HOST)), "program IN --print", "node 3 has [7] as 'ctrl_deps'"),
     (
         _file("h.json", json.dumps({"schema": "1.1.1", "nodes": [TENSOR]})),
