@@ -176,12 +176,7 @@ class NodeClassifier(Metric):
     """
 
     def compute(self, comparison: Comparison) -> SimilarityRow:
-        """Return both AUROCs, each with a bootstrap over graphs.
-
-        Raises:
-            DataError: If a set has fewer than ``MIN_GRAPHS`` graphs with nodes.
-            GraphError: If there is a cycle.
-        """
+        """Return both AUROCs, each with a bootstrap over graphs."""
         ordered = [index for index, view in enumerate(comparison.attributes) if view.ordered]
         train, test, generated = (
             _rows(graphs, ordered, comparison.seed) for graphs in comparison.sets
@@ -224,11 +219,7 @@ def node_rows(graphs: GraphSet, ordered: Sequence[int]) -> NodeRows:
 
 
 def _rows(graphs: GraphSet, ordered: Sequence[int], seed: int) -> NodeRows:
-    """Return the rows of all nodes, or of ``MAX_NODES`` drawn at random.
-
-    Raises:
-        DataError: If fewer than ``MIN_GRAPHS`` graphs have nodes.
-    """
+    """Return the rows of all nodes, or of ``MAX_NODES`` drawn at random."""
     features_NF, graph_N = node_rows(graphs, ordered)
     found = np.unique(graph_N).size
     if found < MIN_NODE_CLASSIFIER_GRAPHS:

@@ -88,11 +88,7 @@ def _mean_over_parts(
 def _part_distances(
     part: tuple[Items, ...], ordered: bool, comparison: Comparison
 ) -> dict[str, Pair]:
-    """Return, by distance, the draws (generated vs test, train vs test) of one part.
-
-    Raises:
-        DataError: If a set has nothing to compare, as graphs without edges have no spans.
-    """
+    """Return, by distance, the draws (generated vs test, train vs test) of one part."""
     require_items(part)
     histograms = aligned_histograms(
         [items.value for items in part],

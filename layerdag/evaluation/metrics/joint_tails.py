@@ -43,11 +43,7 @@ class JointTail(Metric):
     columns: tuple[int, int] = field(kw_only=True)
 
     def compute(self, comparison: Comparison) -> SimilarityRow:
-        """Return the fraction of generated and of real test graphs.
-
-        Raises:
-            DataError: If a set has no node with both numbers, or these are all alike.
-        """
+        """Return the fraction of generated and of real test graphs."""
         _, test_RB, generated_RB = comparison.weights
         return SimilarityRow.of_draws(
             self,

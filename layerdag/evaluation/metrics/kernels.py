@@ -175,11 +175,7 @@ def _blocks(rows: int, columns: int) -> Iterator[slice]:
 
 
 def _radius(x_BF: np.ndarray) -> np.ndarray:
-    """Return the distance of each graph to its k-th nearest neighbor, shape (B,).
-
-    Raises:
-        DataError: If there are no more graphs than ``NEIGHBORS``.
-    """
+    """Return the distance of each graph to its k-th nearest neighbor, shape (B,)."""
     if len(x_BF) <= NEIGHBORS:
         raise DataError(f"Balls of {NEIGHBORS} neighbors need more graphs than {len(x_BF)}.")
     # The nearest of all is the graph itself.
@@ -275,9 +271,6 @@ def _bandwidth(train_BF: np.ndarray, test_BF: np.ndarray) -> float:
     """Return the median distance of training to test graphs, or the mean where that is 0.
 
     Of larger sets, ``MAX_FOR_BANDWIDTH`` graphs are taken at equal steps.
-
-    Raises:
-        DataError: If all of these have the same descriptor.
     """
     from scipy.spatial.distance import cdist
 

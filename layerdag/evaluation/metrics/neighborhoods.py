@@ -216,11 +216,7 @@ class PathNovelty(Metric):
     length: int = field(default=2, kw_only=True)
 
     def compute(self, comparison: Comparison) -> SimilarityRow:
-        """Return the mean fraction of generated and of real test graphs.
-
-        Raises:
-            DataError: If no generated or no test graph has such a path.
-        """
+        """Return the mean fraction of generated and of real test graphs."""
         known, test, generated = comparison.once(_PathsOf(self.length))
         known_words = np.unique(known.word)
         return SimilarityRow.of_graph_means(
@@ -239,11 +235,7 @@ class PathDistance(Metric):
     length: int = field(default=2, kw_only=True)
 
     def compute(self, comparison: Comparison) -> SimilarityRow:
-        """Return the distance of generated and of training graphs from the test graphs.
-
-        Raises:
-            DataError: If no graph of a set has such a path.
-        """
+        """Return the distance of generated and of training graphs from the test graphs."""
         items = [
             Items("", paths.word, graphs.graph_N[paths.node])
             for paths, graphs in zip(
@@ -306,12 +298,7 @@ class TypeHashDistance(Metric):
     """Total variation of the frequencies of type hashes, pooled over the graphs of a set."""
 
     def compute(self, comparison: Comparison) -> SimilarityRow:
-        """Return the distance of generated and of training graphs from the test graphs.
-
-        Raises:
-            DataError: If a set has no nodes.
-            GraphError: If there is a cycle.
-        """
+        """Return the distance of generated and of training graphs from the test graphs."""
         items = [Items("", type_hashes(graphs), graphs.graph_N) for graphs in comparison.sets]
         return SimilarityRow.of_draws(self, *frequency_distances(items, comparison))
 

@@ -55,11 +55,7 @@ class MissingInputs(GraphMean):
     needs: Needs = field(kw_only=True)
 
     def values(self, graphs: GraphSet) -> np.ndarray:
-        """Return the fraction of each graph.
-
-        Raises:
-            GraphError: If there is a cycle.
-        """
+        """Return the fraction of each graph."""
         code_N = graphs.x_NA[:, 0]
         checked_N = np.zeros(graphs.num_nodes, dtype=bool)
         missing_N = np.zeros(graphs.num_nodes, dtype=bool)

@@ -92,11 +92,7 @@ class ShapeViolation(Metric):
     bytes: NumericColumn = field(kw_only=True)
 
     def compute(self, comparison: Comparison) -> SimilarityRow:
-        """Return the mean fraction of generated and of real test graphs.
-
-        Raises:
-            DataError: If no graph of a set has a product with known numbers.
-        """
+        """Return the mean fraction of generated and of real test graphs."""
         element = self._element_size(comparison.train)
         return SimilarityRow.of_graph_means(
             self,

@@ -73,12 +73,7 @@ class RepeatedBlocks(Metric):
     figure: BlockFigure = field(kw_only=True)
 
     def compute(self, comparison: Comparison) -> SimilarityRow:
-        """Return the mean of the generated graphs beside that of the test set.
-
-        Raises:
-            DataError: If no graph of a set has a value.
-            GraphError: If there is a cycle.
-        """
+        """Return the mean of the generated graphs beside that of the test set."""
         return SimilarityRow.of_graph_means(
             self,
             comparison,

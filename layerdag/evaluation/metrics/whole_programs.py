@@ -235,11 +235,7 @@ def job_features(graph: AttributedGraph) -> np.ndarray:
 
 
 def _judged(comparison: Comparison) -> tuple[JudgedJobs, JudgedJobs, JudgedJobs]:
-    """Return training, test and generated jobs, judged.
-
-    Raises:
-        DataError: If a set has no job with exact numbers.
-    """
+    """Return training, test and generated jobs, judged."""
     if comparison.jobs is None:
         raise DataError("Only codes are at hand, whose numbers are rounded; compare jobs.")
     names = ("train", "test", "generated")
@@ -264,11 +260,7 @@ class WholeProgramRules(Metric):
     """
 
     def compute(self, comparison: Comparison) -> SimilarityRow:
-        """Return the share of generated and of test jobs.
-
-        Raises:
-            DataError: If a set has no job with exact numbers.
-        """
+        """Return the share of generated and of test jobs."""
         _, test, generated = comparison.once(_judged)
         return SimilarityRow(_kept(self, generated), _kept(self, test), None, None)
 
@@ -291,11 +283,7 @@ class JobClassifier(Metric):
     features: Literal["counts", "rules"] = field(kw_only=True)
 
     def compute(self, comparison: Comparison) -> SimilarityRow:
-        """Return both AUROCs, each with a bootstrap over jobs.
-
-        Raises:
-            DataError: If a set has fewer than ``MIN_JOBS`` jobs with exact numbers.
-        """
+        """Return both AUROCs, each with a bootstrap over jobs."""
         train, test, generated = comparison.once(_judged)
         found: list[Draws] = []
         for other in (generated, train):
