@@ -56,11 +56,12 @@ def aligned_histograms(
     values: list[np.ndarray], graphs: list[np.ndarray], sizes: list[int]
 ) -> list[Histograms]:
     """Return one Histograms for each set of graphs, all on the union of their values."""
-    support_K, code = np.unique(np.concatenate(values), return_inverse=True)
-    codes = np.split(code.ravel(), np.cumsum([value.size for value in values])[:-1])
+    support_K = np.unique(np.concatenate(values))
     return [
-        Histograms(support_K, _counts(code, graph, size, support_K.size))
-        for code, graph, size in zip(codes, graphs, sizes, strict=True)
+        Histograms(
+            support_K, _counts(np.searchsorted(support_K, value), graph, size, support_K.size)
+        )
+        for value, graph, size in zip(values, graphs, sizes, strict=True)
     ]
 
 
