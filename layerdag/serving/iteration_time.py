@@ -82,23 +82,6 @@ class ServingEfficiency:
     request_ms: float
 
 
-@dataclass(frozen=True)
-class FoundEfficiency:
-    """Efficiency of a device, and its origin.
-
-    Attributes:
-        note: What is to be known of it; "" where it was fitted to this generation.
-        tpot_error: Median relative error of the time per output token on the loads that the shares
-            were fitted to.
-        ttft_error: The same of the time to the first token.
-    """
-
-    shares: ServingEfficiency
-    note: str
-    tpot_error: float
-    ttft_error: float
-
-
 @cache
 def _shipped() -> Mapping[str, Any]:
     file = resources.files("layerdag.serving").joinpath("serving_shares.json")
@@ -110,8 +93,10 @@ def engines() -> tuple[str, ...]:
     return tuple(_shipped()["engines"])
 
 
-def efficiency_for(sheet: DataSheet, engine: str) -> FoundEfficiency:
+def efficiency_for(sheet: DataSheet, engine: str) -> tuple[ServingEfficiency, str]:
     """Return the shares of a device's generation, and of an engine on it.
+
+    A note says whose they are where none were fitted to this generation; else it is "".
 
     Raises:
         ConfigError: If there is no such engine.
@@ -131,9 +116,13 @@ def efficiency_for(sheet: DataSheet, engine: str) -> FoundEfficiency:
         "data sheet"
     )  # fmt: skip
     names = [field.name for field in fields(ServingEfficiency)]
-    shares = ServingEfficiency(**{name: float(numbers[name]) for name in names})
-    errors = shipped["median_errors"]
-    return FoundEfficiency(shares, note, float(errors["tpot"]), float(errors["ttft"]))
+    return ServingEfficiency(**{name: float(numbers[name]) for name in names}), note
+
+
+def median_errors() -> tuple[float, float]:
+    """Return the median relative errors of TPOT and TTFT on the loads of the fit."""
+    errors = _shipped()["median_errors"]
+    return float(errors["tpot"]), float(errors["ttft"])
 
 
 def layer_efficiency() -> ServingEfficiency:

@@ -105,6 +105,12 @@ class ServingResult:
         lasted = self.duration_s or 1.0
         outputs = int(run.requests.output_tokens[at].sum())
         inputs = int(run.requests.input_tokens[at].sum())
+        parts = [part for part in run.iterations if len(part.seconds)]
+        between_tokens: dict[str, float] = {}
+        if parts:
+            seconds = np.concatenate([part.seconds for part in parts]) * 1e3
+            weights = np.concatenate([part.decodes for part in parts]).astype(np.float64)
+            between_tokens = _spread(seconds, weights)
         figures: dict[str, Any] = {
             "model": self.model,
             "devices": self.settings.devices,
@@ -114,7 +120,7 @@ class ServingResult:
             "duration_s": self.duration_s,
             "ttft_ms": _spread(self.ttft_s * 1e3),
             "tpot_ms": _spread(self.tpot_s[np.isfinite(self.tpot_s)] * 1e3),
-            "itl_ms": self._between_tokens(),
+            "itl_ms": between_tokens,
             "latency_ms": _spread(self.latency_s * 1e3),
             "requests_per_s": len(at) / lasted,
             "input_tokens_per_s": inputs / lasted,
@@ -134,14 +140,6 @@ class ServingResult:
                 "share": float(self.kept.mean()) if len(at) else 0.0,
             }
         return figures
-
-    def _between_tokens(self) -> dict[str, float]:
-        parts = [i for i in self.run.iterations if len(i.seconds)]
-        if not parts:
-            return {}
-        seconds = np.concatenate([part.seconds for part in parts]) * 1e3
-        weights = np.concatenate([part.decodes for part in parts]).astype(np.float64)
-        return _spread(seconds, weights)
 
     def _instance(self, number: int) -> dict[str, Any]:
         found = self.run.iterations[number]

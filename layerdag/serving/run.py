@@ -119,7 +119,11 @@ class Instance:
         # Iterations seldom become shorter, so that these last at least until the horizon.
         near = (horizon - self.clock) / self._lasted if self._lasted else MAX_STEPS
         steps = min(steps, MAX_STEPS, int(min(near, MAX_STEPS)) + 2)
-        seconds = self.group.time.seconds(_load(batches, steps))
+        columns = np.array([batch.load() for batch in batches], dtype=np.float64).T[:, :, None]
+        load = np.repeat(columns, steps, axis=2)
+        if steps > 1:
+            load[5] += load[4] * np.arange(steps)
+        seconds = self.group.time.seconds(BatchLoad(*load))
         ends = self.clock + np.cumsum(seconds)
         if horizon < ends[-1]:
             steps = int(np.searchsorted(ends, horizon)) + 1
@@ -155,14 +159,6 @@ class Instance:
         if not self._columns:
             return Iterations(*(np.zeros(0) for _ in range(7)))
         return Iterations(*(np.concatenate(column) for column in zip(*self._columns, strict=True)))
-
-
-def _load(batches: Sequence[Batch], steps: int) -> BatchLoad:
-    columns = np.array([batch.load() for batch in batches], dtype=np.float64).T[:, :, None]
-    parts = np.repeat(columns, steps, axis=2)
-    if steps > 1:
-        parts[5] += parts[4] * np.arange(steps)
-    return BatchLoad(*parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -271,7 +267,13 @@ class ServingCluster:
                 time_s, _, act = heapq.heappop(self._events)
                 act(time_s)
                 continue
-            others = (i.clock for i in self._felt_by(chosen) if i is not chosen and i.busy)
+            if self._concurrency:
+                felt = instances
+            elif self._transfer is None or chosen in self._prefill:
+                felt = []
+            else:
+                felt = self._prefill
+            others = (i.clock for i in felt if i is not chosen and i.busy)
             self._outcome(chosen, *chosen.run(min(due, min(others, default=_NEVER))))
         ranks = [rank for instance in instances for rank in instance.ranks]
         return ServingRun(
@@ -285,13 +287,6 @@ class ServingCluster:
             [instance.iterations() for instance in instances],
             [instance.group.blocks * instance.group.ranks for instance in instances],
         )  # fmt: skip
-
-    def _felt_by(self, instance: Instance) -> list[Instance]:
-        if self._concurrency:
-            return self._all
-        if self._transfer is None or instance in self._prefill:
-            return []
-        return self._prefill
 
     def _let_in(self, now: float) -> None:
         """Let the next request come; what is refused holds no place."""

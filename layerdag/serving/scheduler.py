@@ -133,7 +133,10 @@ class Scheduler:
 
     def next_batch(self) -> Batch:
         """Return what runs in the next iteration; makes room for it."""
-        self._crowded = self._make_room()
+        before = self.preemptions
+        while self._filled_at(self._step + 1) > self.cache.free:
+            self._preempt()
+        self._crowded = self.preemptions > before
         self._reserved = self._filled_at(self._step + 1)
         budget = self.limits.tokens - (self._decodes if self.limits.mixed else 0)
         prompts: list[tuple[Run, int]] = []
@@ -193,27 +196,24 @@ class Scheduler:
             if self._is_current(*entry):
                 finished.append(entry[2])
                 self._leave(entry[2])
-        started = []
+        started, cache = [], self.cache
         for run, chunk in batch.prompts:
             run.computed += chunk
             if run.computed == run.target:
                 started.append(run)
                 self._prefilling.remove(run)
                 run.answered += 1
-                self._offer(run)
+                if cache.hash_tokens and run.hashes:
+                    parts = min(run.target // cache.hash_tokens, len(run.hashes))
+                    fresh = cache.publish(list(run.hashes[len(run.shared) : parts]))
+                    run.blocks -= cache.of(cache.hash_tokens) * len(fresh)
+                    run.shared += fresh
                 if run.answered >= run.outputs:
                     finished.append(run)
                     self._release(run)
                 else:
                     self._decode(run)
         return started, finished
-
-    def _make_room(self) -> bool:
-        """Preempt until all that decode can have their next token; return whether one had to go."""
-        before = self.preemptions
-        while self._filled_at(self._step + 1) > self.cache.free:
-            self._preempt()
-        return self.preemptions > before
 
     def _filled_at(self, step: int) -> int:
         return int(self._filling[step % self.cache.block_tokens])
@@ -291,15 +291,6 @@ class Scheduler:
             run.blocks += more
             return chunk
         return 0
-
-    def _offer(self, run: Run) -> None:
-        cache = self.cache
-        if not cache.hash_tokens or not run.hashes:
-            return
-        parts = min(run.target // cache.hash_tokens, len(run.hashes))
-        fresh = cache.publish(list(run.hashes[len(run.shared) : parts]))
-        run.blocks -= cache.of(cache.hash_tokens) * len(fresh)
-        run.shared += fresh
 
     def _decode(self, run: Run) -> None:
         run.begun = self._step

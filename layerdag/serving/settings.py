@@ -10,6 +10,7 @@ from layerdag.serving.iteration_time import (
     SharedRoofline,
     efficiency_for,
     layer_efficiency,
+    median_errors,
 )
 from layerdag.serving.iteration_work import IterationWork, NumberFormats
 from layerdag.serving.kv_cache import cache_blocks
@@ -153,7 +154,7 @@ class Machine:
         """Return the time of iterations, and of a request before it reaches the engine, in s."""
         fitted = layer_efficiency()
         if not self.layers:
-            fitted = efficiency_for(self.sheet, settings.engine).shares
+            fitted, _ = efficiency_for(self.sheet, settings.engine)
         shares = replace(fitted, host_us=settings.host_us) if settings.host_us >= 0 else fitted
         request_s = shares.request_ms * 1e-3
         if self.layers:
@@ -167,12 +168,13 @@ class Machine:
                 "kernels as timed one by one; host time as fitted to two public runs of 300 "
                 "requests (vLLM 0.19)",
             )
-        found = efficiency_for(self.sheet, settings.engine)
+        _, note = efficiency_for(self.sheet, settings.engine)
+        tpot, ttft = median_errors()
         told = (
             f"median error on the public loads of {settings.engine} and others that the shares "
-            f"were fitted to: {found.tpot_error:.0%} of TPOT, {found.ttft_error:.0%} of TTFT"
+            f"were fitted to: {tpot:.0%} of TPOT, {ttft:.0%} of TTFT"
         )
-        return (told, found.note) if found.note else (told,)
+        return (told, note) if note else (told,)
 
 
 def instance_group(

@@ -239,7 +239,13 @@ class _Walker:
     def step(self, rank: int, row: int) -> PathNode:
         """Return the path node of (rank, row), moved to the rank that joined last."""
         finish = self.times(rank, row)[1]
-        rank, row = max(self._partners(rank, row), key=lambda at: self.times(*at)[0])
+        kind = self._program.classes[self._program.class_of_rank[rank]].kind_N[row]
+        partners = [(rank, row)]
+        if kind == NodeKind.COLLECTIVE:
+            partners = self._of_collective(rank, row)
+        elif kind == NodeKind.RECV and (sent := self._of_receive(rank, row)) is not None:
+            partners.append(sent)
+        rank, row = max(partners, key=lambda at: self.times(*at)[0])
         issue = self.times(rank, row)[0]
         reason = "start" if issue == 0 else "dependency"
         if reason == "dependency" and self._parent_ending_at(rank, row, issue) is None:
@@ -253,13 +259,6 @@ class _Walker:
             found = self._slot_holder(node.rank, node.row, node.start_ns)
         assert found is not None
         return node.rank, found
-
-    def _partners(self, rank: int, row: int) -> list[tuple[int, int]]:
-        kind = self._program.classes[self._program.class_of_rank[rank]].kind_N[row]
-        if kind == NodeKind.COLLECTIVE:
-            return self._of_collective(rank, row)
-        sent = self._of_receive(rank, row) if kind == NodeKind.RECV else None
-        return [(rank, row)] if sent is None else [(rank, row), sent]
 
     def _parent_ending_at(self, rank: int, row: int, time: int) -> int | None:
         which = int(self._program.class_of_rank[rank])

@@ -144,19 +144,13 @@ def run_binary(workload: Workload, request: AstraRequest) -> AstraOutcome:
     try:
         return parse_outcome("\n".join([printed, *logs]), workload)
     except SimulationError as error:
+        lines = printed.strip().splitlines() or ["nothing"]
+        cause = next((line for line in reversed(lines) if _CAUSE.search(line)), lines[-1])
+        last = (line.strip()[:_LAST_WORDS] for line in dict.fromkeys([cause, lines[-1]]))
         raise SimulationError(
             f"{request.binary}: {error} Its exit code was {done.returncode}, "
-            f"the last it printed: {_last_words(printed)}"
+            f"the last it printed: {' ... '.join(last)}"
         ) from None
-
-
-def _last_words(printed: str) -> str:
-    lines = printed.strip().splitlines()
-    if not lines:
-        return "nothing"
-    cause = next((line for line in reversed(lines) if _CAUSE.search(line)), lines[-1])
-    reported = [cause, lines[-1]] if cause != lines[-1] else [cause]
-    return " ... ".join(line.strip()[:_LAST_WORDS] for line in reported)
 
 
 def parse_outcome(printed: str, workload: Workload) -> AstraOutcome:

@@ -125,7 +125,12 @@ def run_event_loop(program: LoweredProgram) -> KernelOutput:
     Raises:
         SimulationError: If memory runs out.
     """
-    if _solvable(program):
+    cluster = program.cluster
+    shared_memory = memory_ranks(cluster.memory, program.num_ranks) > 0 and any(
+        (c.kind_N == NodeKind.MEMORY).any() for c in program.classes
+    )
+    # Without endpoint delay the order inside a tick counts.
+    if endpoint_delay(cluster) and not cluster.options.rendezvous and not shared_memory:
         outcome = None
         if int(program.out_ptr[-1]) >= WORTH_DIVIDING:
             outcome = run_representatives(program)
@@ -158,15 +163,6 @@ def run_representatives(program: LoweredProgram) -> KernelOutput | None:
             return found if usable else None
         apart |= {found}
     return None
-
-
-def _solvable(program: LoweredProgram) -> bool:
-    if program.cluster.options.rendezvous:
-        return False
-    if endpoint_delay(program.cluster) == 0:  # then the order inside a tick counts
-        return False
-    shared = memory_ranks(program.cluster.memory, program.num_ranks) > 0
-    return not (shared and any((c.kind_N == NodeKind.MEMORY).any() for c in program.classes))
 
 
 def run_with(program: LoweredProgram, method: Method) -> KernelOutput | None:

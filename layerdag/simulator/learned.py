@@ -243,7 +243,13 @@ class OperatorTrees:
         pairs = list(zip(traces, rows, strict=True))
         log_S = np.log(np.concatenate([MeasuredCompute().replayed_ns(*p) for p in pairs]) / 1000)
         costs_SC = np.concatenate([_costs(*pair) for pair in pairs])
-        typical = _typical(names, log_S)
+        kinds, code_S = np.unique(names, return_inverse=True)
+        overall = float(np.median(log_S))
+        typical = {"": overall}
+        for code, name in enumerate(kinds.tolist()):
+            mine = log_S[code_S == code]
+            drawn = float(np.median(mine)) * mine.size + overall * _PRIOR
+            typical[name] = drawn / (mine.size + _PRIOR)
         chosen = numpy_generator(seed, "operators").permutation(len(names))[:MAX_ROWS]
         features_SF = _tree_features([names[i] for i in chosen.tolist()], costs_SC[chosen], typical)
         return cls(typical, *_grown(features_SF, log_S[chosen], seed))
@@ -310,16 +316,6 @@ def _costs(trace: Trace, rows: np.ndarray) -> np.ndarray:
     costs = [np.maximum(trace.integers(n)[0][rows], 0) for n in ("num_ops", "tensor_size")]
     on_cpu = trace.integers("is_cpu_op")[0][rows]
     return np.column_stack([*(np.log2(1.0 + cost) for cost in costs), on_cpu])
-
-
-def _typical(names: Sequence[str], log_S: np.ndarray) -> dict[str, float]:
-    kinds, code_S = np.unique(names, return_inverse=True)
-    overall = float(np.median(log_S))
-    found = {"": overall}
-    for code, name in enumerate(kinds.tolist()):
-        mine = log_S[code_S == code]
-        found[name] = (float(np.median(mine)) * mine.size + overall * _PRIOR) / (mine.size + _PRIOR)
-    return found
 
 
 def _tree_features(

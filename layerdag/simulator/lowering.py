@@ -264,22 +264,6 @@ def declared_ranks(trace: Trace) -> frozenset[int]:
     return frozenset(found)
 
 
-def remote_endpoint(trace: Trace, rank: int) -> SimulationError:
-    """Return the error about the first message of ``rank`` that states another rank as its own."""
-    for type_, _, _, own in _ENDS:
-        value_N, present_N = trace.integers(own)
-        wrong_N = (trace.type_N == type_) & present_N & (value_N != rank)
-        if wrong_N.any():
-            row = int(np.argmax(wrong_N))
-            break
-    what, who = ("send", "sender") if type_ == NodeType.COMM_SEND else ("receive", "receiver")
-    return SimulationError(
-        f"rank {rank}: {trace.source}: node {int(trace.id_N[row])} is a {what} with {own} "
-        f"{int(value_N[row])}, but stands in the trace of rank {rank}; a {what} belongs to its "
-        f"{who}, so write {rank} or leave {own} out."
-    )
-
-
 DEFAULT_INVOLVED = 4
 """Dimensions that take part without ``involved_dim``; the reference has no more."""
 
@@ -542,8 +526,17 @@ class Lowering:
 
     def check_rank(self, program: ClassProgram, trace: Trace, rank: int) -> None:
         """Raise SimulationError if ``rank`` cannot run ``trace``: foreign groups, wrong ends."""
-        if program.stated - {rank}:
-            raise remote_endpoint(trace, rank)
+        for type_, _, _, own in _ENDS if program.stated - {rank} else ():
+            value_N, present_N = trace.integers(own)
+            wrong_N = (trace.type_N == type_) & present_N & (value_N != rank)
+            if wrong_N.any():
+                row, sends = int(np.argmax(wrong_N)), type_ == NodeType.COMM_SEND
+                what, who = ("send", "sender") if sends else ("receive", "receiver")
+                raise SimulationError(
+                    f"rank {rank}: {trace.source}: node {int(trace.id_N[row])} is a {what} with "
+                    f"{own} {int(value_N[row])}, but stands in the trace of rank {rank}; a {what} "
+                    f"belongs to its {who}, so write {rank} or leave {own} out."
+                )
         own = self._groups.of_rank[self._groups.rank_ptr[rank] : self._groups.rank_ptr[rank + 1]]
         for group in program.groups:
             if group not in own:

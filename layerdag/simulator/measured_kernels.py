@@ -8,7 +8,7 @@ without fits of its own takes the shares of its nearest kin at its own data shee
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -112,7 +112,15 @@ def node_work(trace: Trace, rows: np.ndarray, device: Device, tf32: bool) -> Ker
 def _families(trace: Trace, rows: np.ndarray) -> list[str]:
     names, (operators, _) = trace.names(), trace.texts(OPERATOR, numbers=True)
     experts_N, _ = trace.integers("experts")
-    found = [_family(names[row], operators[row]) for row in rows.tolist()]
+    found = []
+    for row in rows.tolist():
+        name, operator = names[row], operators[row]
+        if operator not in _OF_JOBS or "::" in name:
+            found.append(operator_family(name))
+        elif operator == "attention":
+            found.append("attention_backward" if _BACKWARD.search(name) else operator)
+        else:
+            found.append(operator_family(operator))
     if not any("batch_norm_backward" in name for name in names):
         found = [_WITH_KNOWN_STATISTICS if "batch_norm" in each else each for each in found]
     of_experts = (experts_N[rows] > 0).tolist()
@@ -120,14 +128,6 @@ def _families(trace: Trace, rows: np.ndarray) -> list[str]:
         "grouped_product" if family == "product" and grouped else family
         for family, grouped in zip(found, of_experts, strict=True)
     ]
-
-
-def _family(name: str, operator: str) -> str:
-    if operator not in _OF_JOBS or "::" in name:
-        return operator_family(name)
-    if operator == "attention" and _BACKWARD.search(name):
-        return "attention_backward"
-    return operator_family(operator) if operator == "mm" else operator
 
 
 def _waste(m: float, n: float) -> float:
@@ -171,34 +171,19 @@ law would have 2.4; fits are better on what they were made of, and steps have op
 """
 
 
-@dataclass(frozen=True)
-class KernelCalls:
-    """Nodes that call one kind of kernel in one precision.
-
-    Attributes:
-        kind: A key of ``KERNEL_AXES``.
-        number: Class of number, such as "bf16".
-        precision: The same as tables name it.
-        at: Places among the nodes asked for, int64 (C,).
-        sizes_CA: Sizes in the order of ``KERNEL_AXES[kind]``.
-        share_C: Share of the kernel that the node is: a block of experts is one kernel, and
-            several nodes.
-    """
-
-    kind: str
-    number: str
-    precision: str
-    at: np.ndarray
-    sizes_CA: np.ndarray
-    share_C: np.ndarray
-
-
-def kernel_calls(trace: Trace, rows: np.ndarray, keys: list[str]) -> list[KernelCalls]:
-    """Return the calls of nodes that state all sizes of a kernel.
+def kernel_calls(
+    trace: Trace, rows: np.ndarray, keys: list[str]
+) -> Iterator[tuple[str, str, np.ndarray, np.ndarray, np.ndarray]]:
+    """Yield the calls of nodes that state all sizes of a kernel, by kind and class of number.
 
     Products are "gemm", of whole experts (``experts``) "moe". Attention is one of the two kernels
     of serving engines where a node states the ``past`` tokens of its cache; without, it is
     PyTorch's, whose time is that of its family. ``keys`` are those of ``node_work``.
+
+    Yields:
+        Kind, number, places among ``rows`` (C,), sizes (C, A) in the order of
+        ``KERNEL_AXES[kind]``, and the share of the kernel that each node is (C,): a block of
+        experts is one kernel, and several nodes.
     """
     stated = _Columns(trace, rows)
     family = np.array([key.partition("/")[0] for key in keys], dtype=object)
@@ -210,15 +195,13 @@ def kernel_calls(trace: Trace, rows: np.ndarray, keys: list[str]) -> list[Kernel
         "attention_prefill": (_attention_sizes, attends & (stated.of("past")[0] == 0)),
         "attention_decode": (_attention_sizes, attends & (stated.of("sequence")[0] == 1)),
     }
-    found = []
     for kind, (rule, chosen) in wanted.items():
         sizes, share, known = rule(stated)
-        for name, precision in USUAL_WEIGHTS.items():
+        for name in USUAL_WEIGHTS:
             at = np.flatnonzero(chosen & known & (number == name))
             if len(at):
                 table = np.stack([sizes[axis][at] for axis in KERNEL_AXES[kind]], axis=1)
-                found.append(KernelCalls(kind, name, precision, at, table, share[at]))
-    return found
+                yield kind, name, at, table, share[at]
 
 
 _Sizes = tuple[Mapping[str, np.ndarray], np.ndarray, np.ndarray]
@@ -380,30 +363,24 @@ class MeasuredKernels(ComputeModel):
         # operators; a profile shows each of their kernels, the work at the longest one.
         stated_N, recorded_N = (trace.integers(name)[1] for name in ("num_ops", "start_ns"))
         us_M[(recorded_N & stated_N)[rows] & (num_ops == 0)] = 0.0
-        times = KernelTimes(us_M, np.full(len(rows), FAMILY, dtype=object), spread_M, keys)
-        for calls in kernel_calls(trace, rows, work.keys):
-            self._look_up(calls, times)
-        return times
-
-    def _look_up(self, calls: KernelCalls, times: KernelTimes) -> None:
-        key = f"{calls.kind}/{calls.number}"
-        table = None
-        if self._tables:
-            table = installed_table(self.device.name, calls.kind, calls.precision)
-        if table is not None:
-            us_C = table.microseconds(calls.sizes_CA)
-            inside_C = table.covers(calls.sizes_CA)
-            spread_C = np.where(inside_C, np.log(table.spread), _NINE_TENTHS * table.roofline.error)
-        elif key in self._fits.rooflines:
-            fit, device = self._fits.rooflines[key], self.device
-            ops_C, moved_C = kernel_work(calls.kind, calls.sizes_CA, calls.precision)
-            peak = device.flops[nearest_class(calls.number, device.flops)]
-            us_C = fit.microseconds(ops_C / peak * 1e6, moved_C / device.bytes_per_s * 1e6)
-            inside_C = np.zeros(len(us_C), dtype=bool)
-            spread_C = np.full(len(us_C), _NINE_TENTHS * fit.error)
-        else:
-            return
-        times.us_M[calls.at] = us_C * calls.share_C
-        times.source_M[calls.at] = np.where(inside_C, TABLE, ROOFLINE)
-        times.spread_M[calls.at] = spread_C
-        times.key_M[calls.at] = np.where(inside_C, f"{key} {TABLE}", f"{key} {ROOFLINE}")
+        source_M, device = np.full(len(rows), FAMILY, dtype=object), self.device
+        for kind, number, at, sizes_CA, share_C in kernel_calls(trace, rows, work.keys):
+            key, precision = f"{kind}/{number}", USUAL_WEIGHTS[number]
+            table = installed_table(device.name, kind, precision) if self._tables else None
+            if table is not None:
+                us_C, inside_C = table.microseconds(sizes_CA), table.covers(sizes_CA)
+                outside = _NINE_TENTHS * table.roofline.error
+                spread_M[at] = np.where(inside_C, np.log(table.spread), outside)
+            elif key in self._fits.rooflines:
+                fit = self._fits.rooflines[key]
+                ops_C, moved_C = kernel_work(kind, sizes_CA, precision)
+                peak = device.flops[nearest_class(number, device.flops)]
+                us_C = fit.microseconds(ops_C / peak * 1e6, moved_C / device.bytes_per_s * 1e6)
+                inside_C = np.zeros(len(us_C), dtype=bool)
+                spread_M[at] = _NINE_TENTHS * fit.error
+            else:
+                continue
+            us_M[at] = us_C * share_C
+            source_M[at] = np.where(inside_C, TABLE, ROOFLINE)
+            keys[at] = np.where(inside_C, f"{key} {TABLE}", f"{key} {ROOFLINE}")
+        return KernelTimes(us_M, source_M, spread_M, keys)

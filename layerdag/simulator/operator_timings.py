@@ -19,7 +19,7 @@ from layerdag.runtime.settings import did_you_mean
 from layerdag.runtime.tables import read_table
 from layerdag.simulator.compute import MeasuredCompute
 from layerdag.simulator.learned import measured_rows
-from layerdag.simulator.measured_kernels import KernelWork, node_work
+from layerdag.simulator.measured_kernels import node_work
 from layerdag.traces.builder import NodeSpec, build_trace
 from layerdag.traces.chakra.workload import read_workload
 from layerdag.traces.trace import Attribute, NodeType, Trace, Wire
@@ -170,8 +170,15 @@ def calibrate_operators(
             known.
     """
     rates = require_device(device)
-    works = [node_work(each.trace, each.rows, rates, tf32) for each in found]
-    rows = _distinct(works, [each.us_M for each in found])
+    measured: dict[tuple[str, float, float], list[float]] = {}
+    for each in found:
+        work = node_work(each.trace, each.rows, rates, tf32)
+        columns = (work.compute_us.tolist(), work.memory_us.tolist(), each.us_M.tolist())
+        for key, compute_us, memory_us, us in zip(work.keys, *columns, strict=True):
+            measured.setdefault((key, compute_us, memory_us), []).append(us)
+    keys, compute, memory = zip(*measured, strict=True) if measured else ((), (), ())
+    median_us = np.array([np.median(times) for times in measured.values()], dtype=np.float64)
+    rows = _Rows(np.array(keys, dtype=object), np.array(compute), np.array(memory), median_us)
     if len(rows.us) < 2 * FOLDS:
         raise ConfigError(
             f"{len(rows.us)} operators of different sizes were timed; at least {2 * FOLDS} are "
@@ -186,17 +193,6 @@ def calibrate_operators(
     error, error_90 = np.quantile(np.concatenate(errors), [0.5, 0.9]).tolist()
     fits, own, scale = _fit(rows, device)
     return OperatorCalibration(fits, len(rows.us), own, scale, error, error_90)
-
-
-def _distinct(works: Sequence[KernelWork], times: Sequence[np.ndarray]) -> _Rows:
-    measured: dict[tuple[str, float, float], list[float]] = {}
-    for work, us_M in zip(works, times, strict=True):
-        columns = (work.compute_us.tolist(), work.memory_us.tolist(), us_M.tolist())
-        for key, compute, memory, us in zip(work.keys, *columns, strict=True):
-            measured.setdefault((key, compute, memory), []).append(us)
-    keys, compute, memory = zip(*measured, strict=True) if measured else ((), (), ())
-    us = np.array([np.median(each) for each in measured.values()], dtype=np.float64)
-    return _Rows(np.array(keys, dtype=object), np.array(compute), np.array(memory), us)
 
 
 def _fit(rows: _Rows, device: str) -> tuple[FittedKernels, tuple[str, ...], float]:
