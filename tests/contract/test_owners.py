@@ -95,6 +95,14 @@ OWNERS = (
         ("COLLECTIVES", "CollectiveType", "CommunicationOperator", "COMMUNICATION_OPERATORS"),
     ),
     Owner(
+        "kernels",
+        "hardware/kernels.py",
+        names=(
+            *("KERNEL_AXES", "KernelRoofline", "FittedKernels", "KernelTable"),
+            *("kernel_work", "fitted_kernels", "fits_of", "installed_table"),
+        ),
+    ),
+    Owner(
         "operations of StableHLO",
         "hardware/hlo_operators.py",
         frozenset(name for name in HLO_OPERATORS if "_" in name),
