@@ -32,7 +32,7 @@ from layerdag.simulator.compute import (
     ScaledCompute,
 )
 from layerdag.simulator.compute_choice import compute_model
-from layerdag.simulator.config import MAX_TIME_NS, Congestion
+from layerdag.simulator.config import MAX_TIME_NS, Congestion, NetworkConfig
 from layerdag.simulator.event_loop import KernelOutput, describe, explain, run_event_loop
 from layerdag.simulator.fitted_collectives import OPERATIONS, device_of, has_nodes
 from layerdag.simulator.host_time import with_host
@@ -567,16 +567,13 @@ class Sensitivity:
 def _better(cluster: Cluster, compute: ComputeModel) -> Iterator[tuple[str, Cluster, ComputeModel]]:
     """Yield cluster and compute model with one part 10 % better, and which."""
     yield "compute +10 %", cluster, ScaledCompute(compute, 1 / 1.1)
-    for index, old in enumerate(cluster.network.dimensions):
-        for label, bandwidth, latency in (
-            ("bandwidth +10 %", old.bandwidth_gib * 1.1, old.latency_ns),
-            ("latency -10 %", old.bandwidth_gib, old.latency_ns * 0.9),
+    dimensions = cluster.network.dimensions
+    for index, old in enumerate(dimensions):
+        for label, new in (
+            ("bandwidth +10 %", dataclasses.replace(old, bandwidth_gib=old.bandwidth_gib * 1.1)),
+            ("latency -10 %", dataclasses.replace(old, latency_ns=old.latency_ns * 0.9)),
         ):
-            new = dataclasses.replace(old, bandwidth_gib=bandwidth, latency_ns=latency)
-            dimensions = tuple(
-                new if i == index else d for i, d in enumerate(cluster.network.dimensions)
-            )
-            network = dataclasses.replace(cluster.network, dimensions=dimensions)
+            network = NetworkConfig((*dimensions[:index], new, *dimensions[index + 1 :]))
             yield f"dim {index} {label}", dataclasses.replace(cluster, network=network), compute
 
 
