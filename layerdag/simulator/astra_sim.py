@@ -233,9 +233,16 @@ def _command(workload: Workload, request: AstraRequest, folder: Path) -> list[st
     groups = folder / "comm_group.json"
     if workload.groups:
         write_text(groups, json.dumps({name: list(of) for name, of in workload.groups.items()}))
+    try:
+        values = json.loads(Path(request.system).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{request.system}: cannot be read as JSON ({error}).") from None
+    if not isinstance(values, dict):
+        raise ConfigError(f"{request.system}: holds no mapping of keys to values; write one.")
+    write_text(folder / "system.json", json.dumps({**values, "trace-enabled": 1}))
     flags = {
         "workload": folder / "workload",
-        "system": _traced(request.system, folder / "system.json"),
+        "system": folder / "system.json",
         "network": Path(request.network).resolve(),
         "remote-memory": memory,
         "comm-group": groups if workload.groups else "empty",
@@ -251,17 +258,6 @@ def _command(workload: Workload, request: AstraRequest, folder: Path) -> list[st
         f"--rendezvous-protocol={str(options.rendezvous).lower()}",
         *([] if logging is None else [f"--logging-configuration={logging}"]),
     ]
-
-
-def _traced(system: str, target: Path) -> Path:
-    try:
-        values = json.loads(Path(system).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{system}: cannot be read as JSON ({error}).") from None
-    if not isinstance(values, dict):
-        raise ConfigError(f"{system}: holds no mapping of keys to values; write one.")
-    write_text(target, json.dumps({**values, "trace-enabled": 1}))
-    return target
 
 
 def _text(data: bytes) -> str:

@@ -22,7 +22,7 @@ from layerdag.traces.trace import NodeType, Trace, Workload
 MIN_ROWS = 20
 
 
-def read_columns(path: str | Path, columns: tuple[str, ...]) -> np.ndarray:
+def read_numbers(path: str | Path, columns: tuple[str, ...]) -> np.ndarray:
     """Return the named columns of a table of numbers, shape (S, C) float64.
 
     Raises:
@@ -77,7 +77,7 @@ class ElementwiseLatency:
         Raises:
             ConfigError: If the file is missing, a column lacks, or a value is no number.
         """
-        table_S4 = read_columns(path, ("d0", "d1", "d2", target))
+        table_S4 = read_numbers(path, ("d0", "d1", "d2", target))
         try:
             return cls.fit(table_S4[:, :3], table_S4[:, 3])
         except ConfigError as error:

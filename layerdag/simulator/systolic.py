@@ -33,7 +33,7 @@ from layerdag.errors import ConfigError
 from layerdag.hardware.dtypes import item_bytes
 from layerdag.hardware.operators import Operator, Systolic, find_operator
 from layerdag.simulator.compute import ComputeModel, MeasuredCompute, whole_ns
-from layerdag.simulator.learned import ElementwiseLatency, read_columns, three_dimensions
+from layerdag.simulator.learned import ElementwiseLatency, read_numbers, three_dimensions
 from layerdag.traces.trace import Trace
 
 
@@ -245,7 +245,7 @@ def read_map(array: SystolicArray, path: str) -> RoofMap:
     Raises:
         ConfigError: If it cannot be read, or holds a number that is not positive.
     """
-    table_S4 = read_columns(path, ("m", "n", "k", "latency_us"))
+    table_S4 = read_numbers(path, ("m", "n", "k", "latency_us"))
     if not (np.isfinite(table_S4) & (table_S4 > 0)).all():
         raise ConfigError(f"{path}: sizes and latencies must all be positive numbers.")
     gemms = [Gemm(*row) for row in table_S4[:, :3].astype(np.int64).tolist()]
