@@ -52,21 +52,6 @@ def _dtype(
     return DType(name, bits, number_class, tuple(spellings.split("|")), code, in_programs)
 
 
-def _packed_integers() -> list[DType]:
-    """Return the types of 1 to 7 bits, which take a byte for each element."""
-    return [
-        _dtype(
-            f"{kind}{width}",
-            8,
-            None,
-            f"{title}{width}|c10::dummy_{kind}1_7_t<{width}>",
-            first + width,
-        )
-        for kind, title, first in (("uint", "UInt", 29), ("int", "Int", 36))
-        for width in range(1, 8)
-    ]
-
-
 DTYPES: Mapping[str, DType] = {
     dtype.name: dtype
     for dtype in (
@@ -109,7 +94,14 @@ DTYPES: Mapping[str, DType] = {
             "uint64", 64, "f32", "UInt64|unsigned long|long unsigned int|unsigned long int"
             "|unsigned long long|long long unsigned int|unsigned __int64", 29,
         ),
-        *_packed_integers(),
+        *(
+            _dtype(
+                f"{kind}{width}", 8, None, f"{title}{width}|c10::dummy_{kind}1_7_t<{width}>",
+                first + width,
+            )
+            for kind, title, first in (("uint", "UInt", 29), ("int", "Int", 36))
+            for width in range(1, 8)
+        ),  # of 1 to 7 bits, which take a byte for each element
         _dtype("float8_e8m0fnu", 8, "f8", "c10::Float8_e8m0fnu", 44),
         _dtype("float4_e2m1fn_x2", 8, None, "c10::Float4_e2m1fn_x2", 45),
         # Products of steps in these formats have one operand cast to them and are no tensors.
