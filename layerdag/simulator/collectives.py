@@ -20,7 +20,7 @@ from layerdag.errors import ConfigError, SimulationError
 from layerdag.graph.topology import pointers
 from layerdag.hardware.collectives import COLLECTIVES, CollectiveType
 from layerdag.simulator.config import MissingImplementations, NetworkConfig, SystemConfig, Topology
-from layerdag.traces.analysis import WORLD
+from layerdag.traces.analysis import WORLD, is_group_name
 from layerdag.traces.trace import Workload
 
 
@@ -211,11 +211,6 @@ def reject_world_description(workload: Workload) -> None:
             "ranks and on which ASTRA-sim aborts; remove the entry from the group file, or give "
             "the group a number above 0."
         )
-
-
-def is_group_name(name: str) -> bool:
-    """Return whether ASTRA-sim can use ``name``: an integer above 0."""
-    return name.isascii() and name.isdigit() and len(name) <= 10 and 0 < int(name) < 2**31
 
 
 class PhaseType(IntEnum):

@@ -13,7 +13,6 @@ from layerdag.simulator.collectives import (
     CollectivePlan,
     GroupIndex,
     RankStride,
-    is_group_name,
     plan_collective,
 )
 from layerdag.simulator.compute import SKIPPED, ComputeModel, recorded_ns
@@ -27,6 +26,7 @@ from layerdag.simulator.config import (
     UnsupportedCollectives,
 )
 from layerdag.simulator.fitted_collectives import OPERATIONS, NetworkLink, collective_ns
+from layerdag.traces.analysis import is_group_name
 from layerdag.traces.builder import value_of
 from layerdag.traces.chakra.storage import storage_bytes
 from layerdag.traces.trace import NodeType, Trace, Wire, communicates, wire_name

@@ -17,10 +17,11 @@ import numpy as np
 from layerdag.errors import ConfigError
 from layerdag.graph.topology import pointers
 from layerdag.simulator.cluster import Cluster
-from layerdag.simulator.collectives import CollectivePlan, GroupIndex, RankStride, is_group_name
+from layerdag.simulator.collectives import CollectivePlan, GroupIndex, RankStride
 from layerdag.simulator.compute import ComputeModel
 from layerdag.simulator.config import Congestion, MemoryConfig, MemoryKind, Topology
 from layerdag.simulator.lowering import ClassProgram, Lowering, NodeKind, for_rank, positions_in
+from layerdag.traces.analysis import is_group_name
 from layerdag.traces.trace import LazyTraces, NodeType, RankClass, Trace, Wire, Workload
 
 _MAX_TRIED = 256  # classes with equal columns that a trace is compared with

@@ -460,6 +460,11 @@ def summarize_trace(trace: Trace, ranks: tuple[int, ...] = (0,)) -> RankSummary:
     )
 
 
+def is_group_name(name: str) -> bool:
+    """Return whether ASTRA-sim can use ``name``: an integer above 0."""
+    return name.isascii() and name.isdigit() and len(name) <= 10 and 0 < int(name) < 2**31
+
+
 def refuse_negative(trace: Trace) -> None:
     """Raise TraceError where bytes or operations are below 0, which would be taken off a sum."""
     for name in ("tensor_size", "comm_size", "num_ops"):

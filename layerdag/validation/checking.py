@@ -15,6 +15,7 @@ from layerdag.traces.analysis import (
     CommEvents,
     MatchedCommunication,
     gather_communication,
+    is_group_name,
     match_communication,
     program_order,
 )
@@ -387,11 +388,6 @@ def check_group_file(workload: Workload) -> list[Finding]:
         return []
     found = f"its groups are called {', '.join(map(repr, odd[:5]))}"
     return [Finding(TRACE_RULES["described-groups"], workload.source, None, found, len(odd))]
-
-
-def is_group_name(name: str) -> bool:
-    """Return whether a group file may name a group so: an integer above 0, for ASTRA-sim."""
-    return name.isascii() and name.isdigit() and len(name) <= 10 and int(name) > 0
 
 
 def _groups(workload: Workload) -> Iterator[Finding]:

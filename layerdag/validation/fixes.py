@@ -9,7 +9,7 @@ import numpy as np
 from layerdag.errors import TraceError
 from layerdag.graph.topology import pointers
 from layerdag.hardware.collectives import CollectiveType
-from layerdag.traces.analysis import WORLD, WORLD_NAMES, match_communication
+from layerdag.traces.analysis import WORLD, WORLD_NAMES, is_group_name, match_communication
 from layerdag.traces.builder import value_of, with_texts, with_words
 from layerdag.traces.chakra.files import (
     FEEDER_WIRES,
@@ -32,7 +32,6 @@ from layerdag.validation.checking import (
     check_workload,
     column,
     group_texts,
-    is_group_name,
     repeats,
 )
 from layerdag.validation.rules import TRACE_RULES, Finding, Fix, has_errors, merged

@@ -20,7 +20,6 @@ from layerdag.simulator.collectives import (
     PhaseType,
     QueueChoice,
     RankStride,
-    is_group_name,
     parse_implementation,
     reject_world_description,
 )
@@ -35,6 +34,7 @@ from layerdag.simulator.config import (
 )
 from layerdag.simulator.program import lower
 from layerdag.simulator.run import simulate
+from layerdag.traces.analysis import is_group_name
 from layerdag.traces.builder import NodeSpec
 
 
