@@ -99,11 +99,10 @@ Work = tuple[np.ndarray, np.ndarray]
 """Floating-point operations and bytes of each kernel, float64 (S,)."""
 
 
-def kernel_work(kind: str, sizes_SA: np.ndarray, precision: str, kv_precision: str = "") -> Work:
+def kernel_work(kind: str, sizes_SA: np.ndarray, precision: str) -> Work:
     """Return operations and bytes of kernels with sizes in the order of ``KERNEL_AXES[kind]``.
 
-    Precisions are names of ``WEIGHT_FORMATS``, by default of cached keys and values that of the
-    products.
+    ``precision`` is a name of ``WEIGHT_FORMATS``, also of cached keys and values.
     """
     columns = sizes_SA.astype(np.float64).T
     weight = WEIGHT_FORMATS[precision].item_bytes
@@ -122,8 +121,8 @@ def kernel_work(kind: str, sizes_SA: np.ndarray, precision: str, kv_precision: s
     if kind == "attention_decode":
         context = np.minimum(np.maximum(length, 1), window)
         cached = 2 * batch * context * kv_heads * head_dim
-        moved = WEIGHT_FORMATS[kv_precision or precision].item_bytes * cached
-        return 4 * batch * heads * head_dim * context, moved + 4 * batch * heads * head_dim
+        moved = weight * cached + 4 * batch * heads * head_dim
+        return 4 * batch * heads * head_dim * context, moved
     inside = np.minimum(length, window)
     pairs = inside * (inside + 1) / 2 + (length - inside) * inside
     rows = batch * length * head_dim
@@ -234,8 +233,7 @@ class KernelTable:
         roofline: Fitted to all rows, at the rates of 1 operation and 1 byte per microsecond.
         logs_SA: log2(1 + size) of the rows, shape (S, A).
         residual_S: log of measured time over the roofline, shape (S,).
-        precision: Of products.
-        kv_precision: Of cached keys and values.
+        precision: Of products, and of cached keys and values.
         spread: Nine tenths of left-out rows lie within this factor of their prediction.
     """
 
@@ -244,20 +242,14 @@ class KernelTable:
     logs_SA: np.ndarray
     residual_S: np.ndarray
     precision: str
-    kv_precision: str
     spread: float
     _tree: Any
 
     @classmethod
     def fit(
-        cls,
-        kind: str,
-        sizes_SA: np.ndarray,
-        us_S: np.ndarray,
-        precision: str,
-        kv_precision: str = "",
+        cls, kind: str, sizes_SA: np.ndarray, us_S: np.ndarray, precision: str
     ) -> "KernelTable":
-        """Make a table of measured kernels, with sizes and precisions as in ``kernel_work``.
+        """Make a table of measured kernels, with sizes and precision as in ``kernel_work``.
 
         Raises:
             ConfigError: If there are fewer than eight kernels, or a time is not positive.
@@ -269,25 +261,24 @@ class KernelTable:
                 f"a table of {len(us_S)} kernels ({kind}, {precision}) cannot be interpolated; "
                 f"give at least {MIN_KERNELS}, each with a positive time."
             )
-        compute, memory = _scaled(kernel_work(kind, sizes_SA, precision, kv_precision))
+        compute, memory = _scaled(kernel_work(kind, sizes_SA, precision))
         roofline = KernelRoofline.fit(compute, memory, us_S)
         logs_SA = np.log2(1.0 + sizes_SA.astype(np.float64))
         residual_S = np.log(us_S / roofline.microseconds(compute, memory))
         left_out = np.arange(len(us_S)) % 10 == 9
         spread = 1.0
         if left_out.sum() >= MIN_KERNELS:
-            kept_SA = logs_SA[~left_out]
-            rest = (cKDTree(kept_SA), kept_SA, residual_S[~left_out])
-            error = np.abs(interpolated(*rest, logs_SA[left_out]) - residual_S[left_out])
-            spread = float(np.exp(np.quantile(error, 0.9)))
+            tree = cKDTree(logs_SA[~left_out])
+            found = interpolated(tree, residual_S[~left_out], logs_SA[left_out])
+            spread = float(np.exp(np.quantile(np.abs(found - residual_S[left_out]), 0.9)))
         tree = cKDTree(logs_SA)
-        return cls(kind, roofline, logs_SA, residual_S, precision, kv_precision, spread, tree)
+        return cls(kind, roofline, logs_SA, residual_S, precision, spread, tree)
 
     def microseconds(self, sizes_SA: np.ndarray) -> np.ndarray:
         """Return the time of kernels of these sizes, shape (S,)."""
-        work = kernel_work(self.kind, sizes_SA, self.precision, self.kv_precision)
+        work = kernel_work(self.kind, sizes_SA, self.precision)
         logs_SA = np.log2(1.0 + sizes_SA.astype(np.float64))
-        residual_S = interpolated(self._tree, self.logs_SA, self.residual_S, logs_SA)
+        residual_S = interpolated(self._tree, self.residual_S, logs_SA)
         residual_S = np.where(self.covers(sizes_SA), residual_S, 0.0)
         return self.roofline.microseconds(*_scaled(work)) * np.exp(residual_S)
 
@@ -307,27 +298,25 @@ def _scaled(work: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray
     return work[0] / 1e9, work[1] / 1e6
 
 
-def interpolated(
-    tree: Any, logs_SA: np.ndarray, residual_S: np.ndarray, query_QA: np.ndarray
-) -> np.ndarray:
-    """Return values at other sizes, shape (Q,): planes through the nearest known ones."""
-    near = min(_NEIGHBORS, len(residual_S))
+def interpolated(tree: Any, value_S: np.ndarray, query_QA: np.ndarray) -> np.ndarray:
+    """Return values at other places, shape (Q,): planes through the nearest places of a tree."""
+    near = min(_NEIGHBORS, len(value_S))
     distance_QK, index_QK = tree.query(query_QA, k=near)
     weight_QK = 1.0 / (distance_QK + _NEAR) ** 2
-    offsets = logs_SA[index_QK] - query_QA[:, None]
+    offsets = tree.data[index_QK] - query_QA[:, None]
     plane = np.concatenate([np.ones((*index_QK.shape, 1)), offsets], axis=2)
     weighted = plane * weight_QK[..., None]
     ridge = np.diag([0.0] + [_RIDGE] * query_QA.shape[1])
     matrix = np.einsum("qka,qkb->qab", weighted, plane)
     matrix += ridge * weight_QK.sum(axis=1)[:, None, None]
-    right = np.einsum("qka,qk->qa", weighted, residual_S[index_QK])
+    right = np.einsum("qka,qk->qa", weighted, value_S[index_QK])
     found = np.linalg.solve(matrix, right[..., None])[:, 0, 0]
     # A plane may leave the values that it goes through; a kernel does not.
-    values = residual_S[index_QK]
+    values = value_S[index_QK]
     return np.clip(found, values.min(axis=1), values.max(axis=1))
 
 
-def read_kernels(device: str, kind: str, framework: str = "vllm") -> Any:
+def read_kernels(device: str, kind: str) -> Any:
     """Return the newest table of a device as a pandas frame, with the names of ``KERNEL_AXES``.
 
     Further columns: kernel, precision, kv_precision, distribution, us.
@@ -353,9 +342,9 @@ def read_kernels(device: str, kind: str, framework: str = "vllm") -> Any:
     def version(path: Path) -> list[int]:
         return [int(digits) for digits in re.findall(r"\d+", path.parent.name)]
 
-    files = sorted((root / name).glob(_FILES[kind].format(f"{framework}/*")), key=version)
+    files = sorted((root / name).glob(_FILES[kind].format("vllm/*")), key=version)
     if not files:
-        raise ConfigError(f"{root / name}: no measured kernels of kind {kind} by {framework}.")
+        raise ConfigError(f"{root / name}: no measured kernels of kind {kind} by vLLM.")
     frame = pandas.read_parquet(files[-1]).rename(columns=_NAMES)
     for column in ("window", "seq", "past"):
         if column not in frame:

@@ -33,9 +33,8 @@ class _Times:
     def __init__(self, sizes_SA: np.ndarray, us_S: np.ndarray) -> None:
         from scipy.spatial import cKDTree
 
-        self._logs_SA = np.log2(1.0 + sizes_SA)
         self._log_S = np.log(us_S)
-        self._tree: Any = cKDTree(self._logs_SA)
+        self._tree: Any = cKDTree(np.log2(1.0 + sizes_SA))
         self._known: dict[tuple[float, ...], float] = {}
 
     def microseconds(self, *sizes: np.ndarray) -> np.ndarray:
@@ -46,7 +45,7 @@ class _Times:
         keys = list(map(tuple, query_QA.tolist()))
         fresh = [key for key in dict.fromkeys(keys) if key not in self._known]
         if fresh:
-            logs = interpolated(self._tree, self._logs_SA, self._log_S, np.array(fresh))
+            logs = interpolated(self._tree, self._log_S, np.array(fresh))
             self._known.update(zip(fresh, np.exp(logs).tolist(), strict=True))
         return np.array([self._known[key] for key in keys])
 

@@ -71,13 +71,13 @@ class ElementwiseLatency:
         self.num_samples = num_samples
 
     @classmethod
-    def from_csv(cls, path: str | Path, target: str = "latency_us") -> "ElementwiseLatency":
-        """Fit to a CSV with the columns d0, d1, d2 and ``target`` (microseconds).
+    def from_csv(cls, path: str | Path) -> "ElementwiseLatency":
+        """Fit to a CSV with the columns d0, d1, d2 and latency_us.
 
         Raises:
             ConfigError: If the file is missing, a column lacks, or a value is no number.
         """
-        table_S4 = read_numbers(path, ("d0", "d1", "d2", target))
+        table_S4 = read_numbers(path, ("d0", "d1", "d2", "latency_us"))
         try:
             return cls.fit(table_S4[:, :3], table_S4[:, 3])
         except ConfigError as error:
