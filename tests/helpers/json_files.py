@@ -441,7 +441,6 @@ READERS: dict[str, tuple[str, ...]] = {
 
 NOT_READERS = {
     "api/demo.py": "asks whether a folder is the demo's",
-    "cli/commands/audit.py": "its own cache; what is damaged is computed again",
     "cli/commands/collect.py": "what the same command has just printed for each run",
     "datasets/cache.py": "its own cache; what is damaged is read anew",
     "datasets/discovery.py": "lines of any JSON Lines beside traces; those that are none are noted",
