@@ -537,15 +537,15 @@ class Lowering:
                     f"{own} {int(value_N[row])}, but stands in the trace of rank {rank}; a {what} "
                     f"belongs to its {who}, so write {rank} or leave {own} out."
                 )
-        own = self._groups.of_rank[self._groups.rank_ptr[rank] : self._groups.rank_ptr[rank + 1]]
+        index = self._groups
+        mine = index.of_rank[index.rank_ptr[rank] : index.rank_ptr[rank + 1]]
         for group in program.groups:
-            if group not in own:
-                row = int(
-                    np.argmax((program.tag_N == group) & (program.type_N == NodeType.COMM_COLL))
-                )
+            if group not in mine:
+                grouped_N = (program.tag_N == group) & (program.type_N == NodeType.COMM_COLL)
+                row = int(np.argmax(grouped_N))
                 raise SimulationError(
                     f"rank {rank}: node {int(program.id_N[row])} is a collective of communicator "
-                    f"group {int(self._groups.names[group])}, which does not hold this rank; "
+                    f"group {int(index.names[group])}, which does not hold this rank; "
                     "correct the group file or the trace."
                 )
         if rank in program.peers:
