@@ -6,8 +6,8 @@ or a captured module (``capture``, ``program``, ``sample``), or is an iteration 
 """
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, final
 
 from layerdag.errors import ConfigError, UsageError
@@ -84,14 +84,15 @@ def optimizer_implementations(rule: str) -> tuple[str, ...]:
     return ("foreach", "forloop") if rule == "rmsprop" else OPTIMIZER_IMPLEMENTATIONS
 
 
-def _optimizers() -> Iterator[str]:
-    for rule, variants in OPTIMIZER_RULES.items():
-        for variant in variants:
-            for implementation in ("", *optimizer_implementations(rule)):
-                yield "-".join(filter(None, (rule, variant, implementation)))
-
-
-OPTIMIZERS = (*_optimizers(), NO_OPTIMIZER)
+OPTIMIZERS = (
+    *(
+        "-".join(filter(None, (rule, variant, implementation)))
+        for rule, variants in OPTIMIZER_RULES.items()
+        for variant in variants
+        for implementation in ("", *optimizer_implementations(rule))
+    ),
+    NO_OPTIMIZER,
+)
 """Names: a rule, its options and an implementation, such as "sgd-momentum-foreach"."""
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
@@ -398,9 +399,9 @@ class Source:
                     f"{self.name} has no setting '{key}'.{did_you_mean(key, known)} Known: "
                     f"{', '.join(known)}."
                 )
-        plan = Plan(**{key: given[key] for key in given if key in _names(Plan)})
+        plan = Plan(**{key: value for key, value in given.items() if hasattr(Plan, key)})
         settings = {**self.defaults, **given}
-        step = Step(**{key: settings[key] for key in settings if key in _names(Step)})
+        step = Step(**{key: value for key, value in settings.items() if hasattr(Step, key)})
         found = StepSettings(self._shared(plan), step)
         self.check(found)
         return found
@@ -452,10 +453,6 @@ class Source:
 def usual_setting(name: str) -> Any:
     """Return the default of a field of ``Plan`` or ``Step``."""
     return getattr(Step if hasattr(Step, name) else Plan, name)
-
-
-def _names(kind: type[Plan | Step]) -> list[str]:
-    return [each.name for each in fields(kind)]
 
 
 FORMULAS = Source(

@@ -16,10 +16,11 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import distributed
@@ -36,7 +37,7 @@ from layerdag.traces.chakra.workload import (
     rank_file,
     require_free_prefix,
 )
-from layerdag.traces.pytorch.host_dataflow import Ranks, number_groups
+from layerdag.traces.pytorch.host_dataflow import number_groups
 from layerdag.traces.pytorch.importer import ImportResult, import_operations, read_host
 from layerdag.traces.pytorch.kineto import read_timings
 
@@ -115,7 +116,7 @@ def _write(captured: Capture, prefix: str | Path, older: Sequence[Path]) -> None
     data = encode_trace(result.trace)
     if captured.rank:
         write_bytes(_staged(place), data)
-    _meet(captured.world_size)
+    _gathered(None)  # all ranks have written
     try:
         if captured.rank == 0:
             ranks = range(captured.world_size - 1, 0, -1)
@@ -126,7 +127,7 @@ def _write(captured: Capture, prefix: str | Path, older: Sequence[Path]) -> None
             for path in others:
                 _staged(path).unlink()
     finally:
-        _meet(captured.world_size)
+        _gathered(None)
     if captured.rank and _staged(place).exists():
         os.replace(_staged(place), place)
     captured.path = place
@@ -135,11 +136,6 @@ def _write(captured: Capture, prefix: str | Path, older: Sequence[Path]) -> None
 def _staged(place: Path) -> Path:
     """Return where a rank leaves its file for rank 0."""
     return place.with_name(f".{place.name}.part")
-
-
-def _meet(world_size: int) -> None:
-    if world_size > 1:
-        distributed.all_gather_object([None] * world_size, None)
 
 
 @contextmanager
@@ -178,20 +174,21 @@ def record(kept: str | Path | None = None) -> Iterator[Capture]:
             yield captured
         read = read_host(host_path, keep_arguments=kept is not None)
         host = replace(read, source=f"captured step of rank {captured.rank}")
-        names = number_groups(_of_all_ranks(host.groups, captured.world_size))
+        names = number_groups(_gathered(dict(host.groups)))
         captured.result = import_operations(host, read_timings(device_path), names)
-
-
-def _of_all_ranks(groups: Mapping[str, Ranks], world_size: int) -> list[Mapping[str, Ranks]]:
-    if world_size == 1:
-        return [groups]
-    gathered: list[Mapping[str, Ranks]] = [{}] * world_size
-    distributed.all_gather_object(gathered, dict(groups))
-    return gathered
 
 
 def _in_use() -> bool:
     return distributed.is_available() and distributed.is_initialized()
+
+
+def _gathered(value: Any) -> list[Any]:
+    """Return the values of all ranks; each waits for the others."""
+    if not _in_use():
+        return [value]
+    found = [None] * distributed.get_world_size()
+    distributed.all_gather_object(found, value)
+    return found
 
 
 StartCapture = Callable[[], AbstractContextManager[Capture]]
@@ -248,7 +245,8 @@ class _StepHook:
             # The step right after the traced one still pays for the end of the profiler.
             self.times.append(_now() - self.last)
             if len(self.times) == self.repeats:
-                self.times = _of_slowest_rank(self.times)
+                every = _gathered(self.times)
+                self.times = [max(step) for step in zip(*every, strict=False)]
         if self.seen >= self.step and len(self.times) == self.repeats and not self.keep_going:
             raise _Done
         self.last = _now()
@@ -258,14 +256,6 @@ def _now() -> float:
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     return time.perf_counter()
-
-
-def _of_slowest_rank(times: Sequence[float]) -> list[float]:
-    if not _in_use():
-        return list(times)
-    gathered: list[list[float]] = [[]] * distributed.get_world_size()
-    distributed.all_gather_object(gathered, list(times))
-    return [max(step) for step in zip(*gathered, strict=False)]
 
 
 def collect_step(
