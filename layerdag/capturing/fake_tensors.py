@@ -168,7 +168,7 @@ class RememberingFakeMode(FakeTensorMode):
 
     Where the pattern of sizes decides (``keeps_sizes``), it asks once for each pattern. What
     depends on content, and what is not of plain tensors, numbers and words, is PyTorch's. It is
-    asked by ``dispatch``, where nothing is told to a compiler.
+    asked by ``dispatch``, which involves no compiler.
     """
 
     def __init__(self) -> None:
@@ -304,7 +304,7 @@ class RememberingFakeMode(FakeTensorMode):
             memory = part.untyped_storage()._cdata
             seen = memories.count(memory)
             whole = part.storage_offset() == 0 and part.untyped_storage().nbytes() == _extent(part)
-            # Of several with one memory the shapes do not tell which is seen.
+            # Of several with one memory the shapes do not show which is seen.
             if seen > 1 or memory in fresh or not (seen or whole):
                 return None
             if not seen:
@@ -332,7 +332,7 @@ class RememberingFakeMode(FakeTensorMode):
             storage = tensors[found.argument].untyped_storage()
             bare.set_(storage, found.offset, found.shape, found.stride)
         facts = self._facts.get(found.device)
-        if facts is None:  # the same of all fake tensors without content
+        if facts is None:  # equal for all fake tensors without content
             made = FakeTensor(self, bare, found.device)
             self._facts[found.device] = dict(vars(made))
             return made
@@ -420,7 +420,7 @@ _ANSWERS: Mapping[Any, Callable[..., Any]] = MappingProxyType(
     | dict.fromkeys(_ON_GPUS_ALONE, _as_on_gpus)
     | dict.fromkeys(_FACTORIES, _new)
 )
-"""What answers an operator without PyTorch's mode, unless it returns ``NotImplemented``."""
+"""Answers to operators without PyTorch's mode, unless they return ``NotImplemented``."""
 
 
 def _of_pattern(pattern: Pattern, tensors: Sequence[Tensor]) -> _Results:

@@ -99,9 +99,9 @@ def fake_world(
         )
     hook = sys.excepthook
     # It would say that splits move by all-gather on processors, as docs/how-to/capture.md does.
-    told = logging.getLogger("torch.distributed.tensor._collective_utils")
-    level = told.level
-    told.setLevel(logging.ERROR)
+    logger = logging.getLogger("torch.distributed.tensor._collective_utils")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
     distributed.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world.size)
     try:
         long = {name: length for name, length in degrees.items() if length > 1}
@@ -115,7 +115,7 @@ def fake_world(
         yield replace(world, mesh=mesh)
     finally:
         distributed.destroy_process_group()
-        told.setLevel(level)
+        logger.setLevel(level)
         sys.excepthook = hook  # PyTorch's would begin every traceback of this process with a rank
         # As torch.distributed.tensor.debug does it, which imports PyTorch's compiler.
         DTensor._op_dispatcher.sharding_propagator.propagate_op_sharding.cache_clear()

@@ -171,7 +171,7 @@ class OperatorRecorder(TorchDispatchMode):
         )  # fmt: skip
 
     def _view(self, tensor: torch.Tensor) -> TensorView:
-        """Return where a tensor lies; its storage is held, so that no other gets its id."""
+        """Return the memory of a tensor; its storage is held, so that no other gets its id."""
         key = self._storage(tensor)
         shape, extent, elements, size, dtype = _layout(tensor.shape, tensor.stride(), tensor.dtype)
         begin = int(tensor.storage_offset()) * size
@@ -198,7 +198,7 @@ class OperatorRecorder(TorchDispatchMode):
     def _module(self) -> str:
         """Return the module on whose behalf an operator runs.
 
-        Autograd numbers the functions of the forward pass; the backward pass tells their numbers.
+        Autograd numbers the functions of the forward pass; the backward pass has these numbers.
         """
         node = _current_autograd_node()
         if node is None:

@@ -80,7 +80,7 @@ def capture(
     """Trace the work of the ``with`` block and write ``PREFIX.<rank>.et``.
 
     Under torch.distributed every rank must enter the block; each writes its own file, and rank 0
-    writes ``PREFIX.comm_group.json`` beside them where there are groups besides all ranks. Warm up
+    writes ``PREFIX.comm_group.json`` where there are groups other than that of all ranks. Warm up
     first: a first step also shows lazy initialization.
 
     Args:
@@ -109,7 +109,7 @@ def _write(captured: Capture, prefix: str | Path, older: Sequence[Path]) -> None
     """Write the files of all ranks, and the groups, in place of older ones.
 
     Rank 0 puts the files of all ranks in their places at once, so that no kill leaves those of two
-    runs beside each other. Where ranks have disks of their own, each puts its file there.
+    runs together. Where ranks have disks of their own, each puts its file there.
     """
     result = captured.imported()
     place = rank_file(prefix, captured.rank)

@@ -1,9 +1,9 @@
-"""What operators make of tensors, by how sizes are related and not by what they are.
+"""Results of operators by how sizes are related, not by their values.
 
 Of a matrix product [n, k] x [k, m] PyTorch has to be asked once: the sizes of its result are among
 those of its arguments, whichever these are. So it is of operators on each element, of sums over
 dimensions, and of permutations. A pattern tells which sizes are equal, which are 1, and in which
-order dimensions lie in memory, which decides the strides of results.
+order dimensions are in memory, which decides the strides of results.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ def keeps_sizes(func: Any) -> bool:
 @final
 @dataclass(frozen=True)
 class Layout:
-    """Sizes and the order in which they lie in memory, without numbers.
+    """Sizes and their order in memory, without numbers.
 
     Attributes:
         sizes: Of each dimension 1, or 2 + i for the number i of the pattern.
@@ -82,7 +82,7 @@ class Pattern:
 
     Attributes:
         key: The same with a ``Layout`` in place of these; None where it would not decide results.
-        numbers: The sizes beside 1, in order.
+        numbers: The sizes other than 1, in order.
     """
 
     def __init__(self, key: Sequence[Any]) -> None:

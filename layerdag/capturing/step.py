@@ -227,7 +227,7 @@ def _refuse_pipeline(instead: str, found: StepSettings) -> None:
 
 
 def refuse_sizes(name: str, step: Step) -> None:
-    """Refuse settings that only a preset has, beside a module of the user's own.
+    """Refuse settings of presets for a module of the user's own.
 
     Raises:
         UsageError: If there is one.

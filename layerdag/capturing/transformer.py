@@ -69,7 +69,7 @@ class FeedForward(nn.Module):
 
 @final
 class Layer(nn.Module):
-    """Attention and feed-forward, each after a norm and beside a residual."""
+    """Attention and feed-forward, each after a norm and with a residual connection."""
 
     def __init__(self, shape: ModelShape) -> None:
         super().__init__()

@@ -88,7 +88,7 @@ def _kind(result: Any) -> tuple[Any, ...] | None:
 
 
 def deepened(program: G, times: int | Sequence[int]) -> G:
-    """Return a program with each repeatable unit so many times in a row.
+    """Return a program with each repeatable unit ``times`` times in a row.
 
     Several numbers are those of one unit after the other, of which some may be 0.
 

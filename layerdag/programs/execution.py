@@ -87,7 +87,7 @@ class _Call:
         self._made = 0
 
     def value(self, given: Any) -> Any:
-        """Return what an argument stands for."""
+        """Return the value of an argument."""
         if isinstance(given, tuple):
             return [self.value(part) for part in given]
         if isinstance(given, Symbol):

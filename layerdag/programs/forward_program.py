@@ -1,6 +1,6 @@
 """The forward program of a model: calls of operators, sizes as expressions, a table of sizes.
 
-A program is what a traced training step is a function of, beside its plan: the backward pass, the
+A traced training step is a function of a program and a plan: the backward pass, the
 optimizer and all communication follow from running it (``layerdag.programs.steps``).
 """
 
@@ -88,7 +88,7 @@ class Program(ForwardGraph):
         return sum(node.operator not in LEAVES for node in self.nodes)
 
     def deepen(self, times: int | Sequence[int]) -> "Program":
-        """Return the program with each of its repeatable units so many times in a row.
+        """Return the program with each of its repeatable units ``times`` times in a row.
 
         Several numbers are those of one repeatable unit after the other; 0 leaves a unit out.
 
@@ -119,7 +119,7 @@ class Program(ForwardGraph):
         return count_parameters(self)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the program as JSON data, without loss; repeated blocks stand there once."""
+        """Return the program as JSON data, without loss; repeated blocks are written once."""
         return {
             "format": FORMAT,
             "name": self.name,

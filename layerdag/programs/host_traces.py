@@ -1,6 +1,6 @@
 """Programs from traces that keep the arguments of calls, as PyTorch's ExecutionTraceObserver does.
 
-The outermost operators before the backward pass are the forward program. Tensors are told apart by
+The outermost operators before the backward pass are the forward program. Tensors are identified by
 their ids, parameters are those that the optimizer changes, in the order in which it does. What a
 trace does not say is not guessed: the content of constants, module paths without scopes of their
 own, numbers that PyTorch passed as tensors.
@@ -305,7 +305,7 @@ class _Reader:
 
 
 def _wrong_tensor(held: Any) -> object:
-    """Return what stands where a tensor belongs and is none, None if all are sound."""
+    """Return the first entry that is not a sound tensor, None if all are."""
     if not isinstance(held, Mapping):
         return None  # older schemas, whose arguments have no types
     lists = [held.get(name, []) for name in ("values", "types", "shapes")]

@@ -1,6 +1,6 @@
 """Shape inference: the type of a call's result from the types of its inputs, without a program.
 
-A type is what fake tensors tell: shape, strides, dtype, and whether a gradient is wanted. Types are
+A type is what fake tensors have: shape, strides, dtype, and whether a gradient is wanted. Types are
 numbered and each distinct call is run once, so that programs which are drawn node by node are
 checked at the cost of a look-up.
 

@@ -116,7 +116,7 @@ def _blamed(program: Program, failed: int, without: set[int]) -> int | None:
 
 @dataclass
 class _Context:
-    """What the expressions of one node may refer to.
+    """The sizes that expressions of one node may refer to.
 
     Attributes:
         base: Name of the operator, such as "linear".

@@ -46,7 +46,7 @@ class TensorForm:
 
     Attributes:
         trained: Whether a gradient goes back for it.
-        batch_dim: Dimension along which micro-batches lie in a model's input; None for an input
+        batch_dim: Dimension of the micro-batches in a model's input; None for an input
             that all micro-batches share.
     """
 
@@ -76,7 +76,7 @@ class TensorForm:
 @final
 @dataclass(frozen=True)
 class StageModule:
-    """What runs on one stage.
+    """The module of one stage.
 
     Attributes:
         body: The module; it is called with what is received, then with inputs of the model.

@@ -20,7 +20,7 @@ from layerdag.programs.sizes import Size, read_expression
 
 _INDENT = "    "
 _PLAIN = re.compile(r"[\w.]*", re.ASCII)
-"""Paths that can stand inside a text with gaps."""
+"""Paths that can be part of an f-string."""
 _DIGITS = 10
 """A module's number has fewer; others are words."""
 

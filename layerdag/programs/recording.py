@@ -90,7 +90,7 @@ class Recording:
     """The values of one forward pass in program order.
 
     Attributes:
-        values: Leaves and calls; a leaf stands before its first use.
+        values: Leaves and calls; a leaf comes before its first use.
         outputs: Positions of what the pass returned: the loss, or the outputs of an inference.
         order: Names of all parameters in the order of their registration.
         units: Paths of the modules that ``fully_shard`` gathers at once.
@@ -348,7 +348,7 @@ def other_sizes(
 ) -> Iterator[Recording]:
     """Record a module again with a larger batch, and with shorter inputs, where it takes them.
 
-    Further observations tell sizes apart that have the same value: the batch from a width, the
+    Further observations distinguish sizes of the same value: the batch from a width, the
     length of a sequence from a head's width.
     """
     tensors = [value for value in inputs if isinstance(value, Tensor) and value.ndim]

@@ -1,4 +1,4 @@
-"""Sizes of a program as expressions, so that one program stands for all widths and batches.
+"""Sizes of a program as expressions, so that one program covers all widths and batches.
 
 A size is a whole number or the text of an expression of one reference, or of two entries:
 

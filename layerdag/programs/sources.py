@@ -29,8 +29,8 @@ def program(
 
     A module on a processor is run once, really, for each size that is tried; its weights, buffers
     and random numbers stay as they were. Sizes are named by comparing what it calls for a larger
-    batch and for shorter inputs. Several modules are one model at several widths, which tells
-    widths apart that are equal by chance.
+    batch and for shorter inputs. Several modules are one model at several widths, which
+    distinguishes widths that are equal by chance.
 
     Args:
         source: A module, several of one structure, a host trace of PyTorch

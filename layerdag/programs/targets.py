@@ -69,7 +69,7 @@ class Targets:
 
     @property
     def operator_times(self) -> object | None:
-        """What times operators; None leaves it to the checkpoint."""
+        """The compute model; None leaves it to the checkpoint."""
         return "h100" if self.compute is None and self.step_time is not None else self.compute
 
     def asked(self) -> dict[str, float]:

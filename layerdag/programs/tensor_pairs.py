@@ -2,8 +2,8 @@
 
 As ``ColwiseParallel`` and ``RowwiseParallel`` split a module: layers whose results meet in one
 later layer, through operators that work on each feature or head alone, are split by columns, the
-later one by rows (Shoeybi et al. 2019). What lies between has global shapes and is shared out by
-DTensor, so that sizes and heads of the program stay as they are.
+later one by rows (Shoeybi et al. 2019). Tensors between them have global shapes and are distributed
+by DTensor, so that sizes and heads of the program stay as they are.
 """
 
 from collections.abc import Iterator, Sequence

@@ -91,7 +91,7 @@ class StepPrediction:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """What ``layerdag accuracy`` prints; ``shares`` are those that predicted."""
+    """The figures of ``layerdag accuracy``; ``shares`` are those that predicted."""
 
     groups: tuple[GroupAccuracy, ...]
     predictions: tuple[StepPrediction, ...]
@@ -184,9 +184,9 @@ def _shares(calibrate: str | Path | None) -> tuple[FittedEfficiency, tuple[str, 
             f"{calibrate}: no row can be expressed, so that nothing can be calibrated; the first: "
             f"{table.left_out[0].reason}"
         )
-    told = f"calibrated with {len(table.steps):,} rows of {calibrate}"
-    told += f", {len(table.left_out):,} left out" if table.left_out else ""
-    return calibrated(shipped_efficiency(), StackedSteps.of(table.steps)), (told,)
+    note = f"calibrated with {len(table.steps):,} rows of {calibrate}"
+    note += f", {len(table.left_out):,} left out" if table.left_out else ""
+    return calibrated(shipped_efficiency(), StackedSteps.of(table.steps)), (note,)
 
 
 def _notes(table: StepTable) -> tuple[str, ...]:
@@ -362,15 +362,15 @@ def _drawn(
     with np.errstate(all="ignore"):
         middle = np.array([np.nanmedian(made_DR[:, r]) if judged_R[r] else np.nan
                            for r in range(len(rows.steps))])  # fmt: skip
-    told = f"{draws} draws of {count} rows for each device and software calibrate; the others are "
-    told += "judged"
+    note = f"{draws} draws of {count} rows for each device and software calibrate; the others are "
+    note += "judged"
     if refit:
-        told += ", shares fitted anew to the half of the plans from which rows are drawn"
+        note += ", shares fitted anew to the half of the plans from which rows are drawn"
     else:
-        told += "; the shipped shares were fitted to the public rows"
+        note += "; the shipped shares were fitted to the public rows"
     kept_rows = rows.take(np.flatnonzero(judged_R))
     return Accuracy(
-        tuple(groups), _predictions(kept_rows, middle[judged_R]), table.left_out, (*notes, told),
+        tuple(groups), _predictions(kept_rows, middle[judged_R]), table.left_out, (*notes, note),
         shipped_efficiency(),
     )  # fmt: skip
 

@@ -272,31 +272,31 @@ class Exploration:
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What the figures assume and what they lack, one sentence each."""
+        """Assumptions and omissions behind the figures, one sentence each."""
         clusters = self.study.clusters.items()
-        told = [
+        sentences = [
             f"{name}: {cluster.compute(0).assumption}; collectives {cluster.collectives_in_words}, "
             "all-to-all direct; messages share links only at ranks' ports"
             for name, cluster in clusters
         ]
-        told.append(f"not modeled: {'; '.join(NOT_MODELED)}")
+        sentences.append(f"not modeled: {'; '.join(NOT_MODELED)}")
         reached = [o.utilization for o in self.simulated if o.utilization is not None]
         high = max(reached, default=0.0)
         if high > HIGHEST_MEASURED:
-            told.append(
+            sentences.append(
                 f"up to {high:.0%} MFU is more than any of the public training steps reached "
                 f"({HIGHEST_MEASURED:.0%}): a bound; 'forecast' has what steps of the device reach"
             )
         elif high > USUALLY_MEASURED:
-            told.append(
+            sentences.append(
                 f"up to {high:.0%} MFU is more than most public training steps reached "
                 f"({USUALLY_MEASURED:.0%}): 'forecast' has what steps of the device reach"
             )
-        return tuple(told)
+        return tuple(sentences)
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        """What was not understood of the files that describe the models."""
+        """Parts of the models' files that were not understood."""
         shapes = self.study.models
         length = self.study.step.sequence
         beyond = (note for shape in shapes for note in shape.beyond_positions(length))

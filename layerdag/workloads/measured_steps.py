@@ -44,7 +44,7 @@ ASSUMPTIONS = {
     "vocab": "51,200",
     "devices_per_node": "8",
 }
-"""What a column that a table leaves empty is taken as, by its name."""
+"""Assumed values of empty columns."""
 MAX_ROWS = 100_000
 
 
@@ -212,7 +212,7 @@ _SOFTWARE = {
 def software_of(source: str, notes: str = "") -> str:
     """Return what trained, by the source of a row; "" where it is not known.
 
-    Megatron-Bridge runs mixtures much faster from container 26.06 on, so that is told apart.
+    Megatron-Bridge runs mixtures much faster from container 26.06 on, which has a name of its own.
     """
     if source.startswith("mlperf"):
         return "mlperf"
@@ -231,7 +231,7 @@ _WINDOW = re.compile(r"every other layer slides over (\d+) tokens")
 
 
 def _shape(row: _Row, notes: str) -> ModelShape:
-    """Return the shape; what the columns lack stands in the notes."""
+    """Return the shape; the notes have what the columns lack."""
     experts, gated = row.whole("experts", 0), bool(row.whole("gated", 1))
     latent, dense, window = (p.search(notes) for p in (_LATENT, _DENSE, _WINDOW))
     heads, ffn = row.whole("heads"), row.whole("expert_ffn" if experts else "ffn")

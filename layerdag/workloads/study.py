@@ -151,7 +151,7 @@ class StudiedCluster:
 
     @cached_property
     def simulated(self) -> Cluster:
-        """What the simulator runs on."""
+        """The cluster as the simulator takes it."""
         network = NetworkConfig(tuple(link.dimension() for link in self.network))
         if self.collectives == _MEASURED:
             system = SystemConfig.uniform("ring", len(self.network))
@@ -173,7 +173,7 @@ class StudiedCluster:
     def compute(self, used_bytes: int) -> RooflineCompute:
         """Return the compute model of ranks that use so much memory.
 
-        What does not fit into local memory lies in expanded memory. Each kernel is taken to read
+        Data beyond local memory is in expanded memory. Each kernel is taken to read
         and write both in proportion to their share of all used bytes, one after the other (the
         serial form of COMET's hybrid memory).
         """
@@ -216,7 +216,7 @@ StudiedStep: Any = make_dataclass(
     ],
     frozen=True,
 )
-"""What one step does, in the words of ``layerdag.plan.Step``; the batch is that of all replicas."""
+"""One step, in the words of ``layerdag.plan.Step``; the batch is that of all replicas."""
 
 
 @dataclass(frozen=True)

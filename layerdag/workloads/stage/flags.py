@@ -16,7 +16,7 @@ MODELS = ("dense", "gpt", "llama", "moe")
 @final
 @dataclass(frozen=True)
 class StageFlags:
-    """What ``main.py`` of STAGE takes, under its names and with its defaults.
+    """The flags of STAGE's ``main.py``.
 
     Attributes:
         model_type: dense, gpt, llama or moe; dense and llama without mixed precision are gpt.

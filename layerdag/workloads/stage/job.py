@@ -34,7 +34,7 @@ class CommunicationCounts:
 @final
 @dataclass(frozen=True)
 class StageFigures:
-    """What one rank of a stage does."""
+    """Figures of one rank of a stage."""
 
     operators: dict[str, Any]
     communication: list[CommunicationCounts]
@@ -109,7 +109,7 @@ class StageJob:
 
     @cached_property
     def figures(self) -> tuple[StageFigures, ...]:
-        """What one rank of each stage does."""
+        """Figures of one rank of each stage."""
         return tuple(StageFigures.from_trace(trace) for trace in self.stages)
 
     @property

@@ -45,7 +45,7 @@ class StageLayout:
         return self.folder / self.pattern.replace("%d", str(rank))
 
     def require_free(self, *, overwrite: bool) -> None:
-        """Raise UsageError if traces lie there and may not be replaced, or the name is no name."""
+        """Raise UsageError if traces there may not be replaced, or the name is not a file name."""
         if "/" in self.name or not self._stem:
             raise UsageError(f"--output_name '{self.name}' must be a file name, such as w.%d.et.")
         settle(self.folder / self._stem)
@@ -57,7 +57,7 @@ class StageLayout:
             )
 
     def standing(self) -> list[Path]:
-        """Return the files that lie there already."""
+        """Return the files that exist already."""
         before, _, after = self.pattern.partition("%d")
         form = re.compile(rf"{re.escape(before)}\d{{1,9}}{re.escape(after)}")
         found = self.folder.iterdir() if self.folder.is_dir() else ()
@@ -69,7 +69,7 @@ class StageLayout:
         Files that are replaced include those of ranks that the new job lacks.
 
         Raises:
-            UsageError: If files lie there and may not be replaced.
+            UsageError: If files exist and may not be replaced.
         """
         self.require_free(overwrite=overwrite)
         if not isinstance(workload.traces, LazyTraces):

@@ -212,7 +212,7 @@ DEGREES = ("dp", "tp", "cp", "ep")
 
 @final
 class ShardingState(Enum):
-    """What the ranks of a group have of a tensor."""
+    """The part of a tensor that each rank of a group has."""
 
     DUPLICATED = "all of it"
     PARTITIONED = "a part each"

@@ -186,7 +186,7 @@ class StepTensor:
     Attributes:
         form: Its operator; copies share it.
         sources: Its operands.
-        after: Tensors that must be there, too.
+        after: Further tensors that must be there first.
     """
 
     name: str

@@ -20,7 +20,7 @@ Cost = tuple[int, int]
 """Operations, and bytes read and written."""
 
 Gradient = Literal["", "input", "weight"]
-"""What a product computes: the output of a linear layer, or a gradient."""
+"""The output of a linear layer (""), or the gradient that a product computes."""
 
 ELEMENTWISE = 5
 """Operations of norms, activations and the like for each number; a convention."""

@@ -43,7 +43,7 @@ class SymbolicJob:
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        """What was not understood of the model, and what it is asked beyond its own."""
+        """Parts of the model that were not understood, and requests beyond its positions."""
         made = self.step.tokens if self.step.phase == "decode" else 0
         return (*self.shape.notes, *self.shape.beyond_positions(self.step.sequence + made))
 

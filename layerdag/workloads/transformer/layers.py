@@ -16,8 +16,8 @@ ranks, because all heads share it.
 Context parallelism gathers keys and values over the context ranks, as for Llama 3.
 
 Mixtures of experts follow Lepikhin et al. 2020. Shared experts, which every token passes, are one
-block beside the routed ones and split over the tensor ranks as a dense one is; their output joins
-the sum of the routed ones (DeepSeek-AI 2024).
+block, split over the tensor ranks as a dense one is; their output joins the sum of the routed ones
+(DeepSeek-AI 2024).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -163,7 +163,7 @@ class TraceBuilder:
 
 @dataclass(frozen=True)
 class SplitInput:
-    """What a layer that is split by columns reads, and so each tensor rank has a gradient of.
+    """The input of a layer that is split by columns, of whose gradient each tensor rank has a part.
 
     Attributes:
         block: In names of nodes.
@@ -316,7 +316,7 @@ class BlockWriter:
 
 @dataclass(frozen=True)
 class BackwardOutputs:
-    """What the backward pass of a layer or block leaves.
+    """Results of the backward pass of a layer or block.
 
     Attributes:
         dx: Nodes that make the gradient of its input.
@@ -495,7 +495,7 @@ class LayerWriter(BlockWriter):
         return self.total(f"sum_shared.{where}", h) if self.sharded else h
 
     def _shared_back(self, where: str, dy: Nodes) -> BackwardOutputs:
-        """Write the backward pass of the shared experts; its sum may be the routed ones', too."""
+        """Write the backward pass of the shared experts; the routed ones may share its sum."""
         costs = self.costs
         if not costs.shape.shared_experts:
             return BackwardOutputs((), ())

@@ -83,7 +83,7 @@ def stage_memory(costs: Costs, stage: int, eager: bool = False) -> PeakMemory:
     shared = -(-dense // plan.replicas) + -(-experts // plan.expert_replicas)
     every = dense + experts
     activations = _kept(costs, stage, 1.0 if eager else _FUSED)
-    # Beside the logits stands what the output layer reads, of all tensor ranks, and its gradient.
+    # In addition, the input of the output layer, of all tensor ranks, and its gradient.
     logits = _LOGIT_BYTES * costs.head_tokens * costs.products["logits"].outputs + 2 * costs.stream
     last = stage == plan.pipeline - 1
     largest = max(costs.layer_dense + costs.layer_experts, costs.of_layer(0).layer_dense)
@@ -128,7 +128,7 @@ def _kept(costs: Costs, stage: int, part: float) -> int:
 def _again(costs: Costs) -> int:
     """Return what the layer in work holds: its activations where they are computed again.
 
-    Gradients of the widest tensors stand beside them: those of the inner layer and the stream.
+    Gradients of the widest tensors come on top: those of the inner layer and the stream.
     """
     shape, plan = costs.shape, costs.plan
     inner = shape.up_width + shape.feed_forward

@@ -112,9 +112,9 @@ class Message:
 @final
 @dataclass(frozen=True)
 class Transfer:
-    """What the ranks of a class send, or receive, by (layer, micro-batch).
+    """Messages that the ranks of a class send, or receive, by (layer, micro-batch).
 
-    The layer behind the last one stands for the tokens that prefill samples.
+    The layer after the last one represents the tokens that prefill samples.
 
     Attributes:
         sent: Messages that leave when a layer is computed.
@@ -146,7 +146,7 @@ def stage_trace(costs: Costs, stage: int, transfer: Transfer | None = None) -> T
 
 @dataclass(frozen=True)
 class _Bucket:
-    """Gradients that are summed together: those of a layer, or of what stands before and after.
+    """Gradients that are summed together: of a layer, of the embedding, or of the head.
 
     Attributes:
         role: Ranks that hold the same weights.
@@ -332,7 +332,7 @@ class _StageWriter:
             tag = self._tag(boundary, micro_batch, backward=True)
             self._builder.send(f"send.{where}", "previous", self._costs.passed, tag, dy)
 
-    # ---- what stands before and after the layers ----
+    # ---- before and after the layers ----
 
     def _enter(self, where: str, micro_batch: int, chunk: int = 0) -> Nodes:
         boundary = self._boundary(chunk)

@@ -21,7 +21,7 @@ def _require_whole(where: str, settings: object, least: Mapping[str, int]) -> No
 
 @dataclass(frozen=True)
 class Image:
-    """What a vision or diffusion transformer reads instead of words.
+    """The images that a vision or diffusion transformer reads instead of words.
 
     Attributes:
         size: Pixels of a side; of the latent image in latent diffusion.
@@ -98,7 +98,7 @@ class Latent:
 
     @property
     def expanded_width(self) -> int:
-        """What is made of the compressed keys and values for one head."""
+        """Width of one head's keys and values, expanded from the compressed ones."""
         return self.nope_width + self.value_width
 
     @property
@@ -158,7 +158,7 @@ class ModelShape:
         experts: Experts of each mixture; 0 for a dense model.
         experts_per_token: Experts that each token is sent to.
         latent: Widths of multi-head latent attention, in place of ``kv_heads`` and ``head_size``.
-        shared_experts: Experts of each mixture that every token passes, beside the routed ones.
+        shared_experts: Experts of each mixture that every token passes.
         dense_layers: Layers before the first mixture, which have a feed-forward block of their own.
         dense_feed_forward: Inner width of that block; 0 without such layers.
         router_bias: Whether the router has a bias, one number for each expert.

@@ -28,7 +28,7 @@ FORMATS = ("", "fp8", "mxfp8", "nvfp4")
 
 @dataclass(frozen=True)
 class StepDemand:
-    """What a training step asks of a rank of the fullest stage; per micro-batch unless told.
+    """Demand of a training step on a rank of the fullest stage, per micro-batch where it applies.
 
     Attributes:
         products: Operations of the layers' matrix products, all passes.
@@ -47,8 +47,8 @@ class StepDemand:
         context_bytes: Bytes that it sends to context ranks.
         expert_bytes: Bytes that it sends to expert ranks.
         passed_bytes: Bytes that it sends to the next and the previous stage.
-        weight_bytes: Bytes of the dense weights of the rank that others hold, too.
-        expert_weight_bytes: Bytes of its experts that others hold, too.
+        weight_bytes: Bytes of the rank's dense weights that other ranks share.
+        expert_weight_bytes: Bytes of its experts that other ranks share.
         replicas: Ranks that hold the same dense weights.
         expert_replicas: Ranks that hold the same experts.
         parameters: Parameters that the rank updates.
@@ -94,7 +94,7 @@ class StepDemand:
 
 @dataclass(frozen=True)
 class StepEfficiency:
-    """What of a data sheet a step gets, and what it pays beside: the fitted numbers.
+    """Shares of a data sheet's rates that a step reaches, and its overheads: the fitted numbers.
 
     Attributes:
         bf16: Share of the peak that large products in 16 bits reach.
