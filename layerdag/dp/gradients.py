@@ -214,8 +214,7 @@ class Adapters:
 class _Rows:
     """The rows that one linear map is given."""
 
-    # logits under the public weights, without the bias; -inf for impossible codes
-    frozen_SK: Float[Tensor, "S K"]
+    frozen_SK: Float[Tensor, "S K"]  # public logits without the bias; -inf for impossible codes
     low_SR: Float[Tensor, "S R"]  # inputs of the second matrix of the map's change
     code_S: Int[Tensor, " S"]  # the right code
     unit_S: Int[Tensor, " S"]  # whose row it is

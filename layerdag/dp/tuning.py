@@ -290,10 +290,8 @@ class PrivateRun:
     overwrite: bool = False  # whether an older run in ``directory`` may be replaced
     # what ``run.json`` in ``directory`` shall hold, for its owner alone
     record: Mapping[str, Any] = field(default_factory=dict)
-    # private graphs that the schema cannot express, with the reason: for the owner
-    left_out: tuple[str, ...] = ()
-    # what the readers of the private graphs did not understand: for the owner, too
-    notes: tuple[Note, ...] = ()
+    left_out: tuple[str, ...] = ()  # graphs that the schema cannot express, with the reason
+    notes: tuple[Note, ...] = ()  # what the readers of the private graphs did not understand
 
     def __str__(self) -> str:
         """Return what is about to be tuned: for the owner of the graphs alone."""

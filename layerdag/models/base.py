@@ -21,8 +21,7 @@ class LossTerm:
     """A loss as a sum and the number of decisions in it, so that batches can be combined."""
 
     total: Float[Tensor, ""]  # scalar tensor, nats summed over ``count`` decisions
-    # number of decisions; a plain number where the host knows it
-    count: Float[Tensor, ""] | Int[Tensor, ""] | float
+    count: Float[Tensor, ""] | Int[Tensor, ""] | float  # decisions; a number where it is known
 
     def __add__(self, other: "LossTerm") -> "LossTerm":
         return LossTerm(self.total + other.total, self.count + other.count)
@@ -38,8 +37,7 @@ class LossTerm:
 class JointCodeMasks:
     """The codes that nodes of samples can have by the meaning of the codes, not by training."""
 
-    # which codes, of all attributes end to end, one node can have together
-    pairs_FF: Bool[Tensor, "F F"]
+    pairs_FF: Bool[Tensor, "F F"]  # which codes of all attributes one node can have together
     graph_BF: Bool[Tensor, "B F"]  # which codes the nodes of each graph can have
 
 
@@ -101,12 +99,9 @@ class SampleRequest:
     # float32 number of nodes that each graph is to have; NaN, or None for all, asks for none.
     # `fast` counts them down and chooses candidates by it, `reference` takes none.
     nodes_B: Float[Tensor, " B"] | None = None
-    # float32 number of layers that each graph is to have, likewise; `fast` counts them down
-    layers_B: Float[Tensor, " B"] | None = None
-    # what is ruled out while `fast` samples; None rules out nothing
-    possible: JointCodeMasks | None = None
-    # what counts against candidates beside the model's own score; None is nothing
-    faults: Faults | None = None
+    layers_B: Float[Tensor, " B"] | None = None  # likewise of layers; `fast` counts them down
+    possible: JointCodeMasks | None = None  # what is ruled out while `fast` samples
+    faults: Faults | None = None  # what counts against candidates beside the model's score
     # Which graphs can still become valid while `fast` draws them; particles that cannot are
     # replaced by others, and a graph of which none is left is truncated.
     check: PartialCheck | None = None

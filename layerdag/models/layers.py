@@ -100,8 +100,7 @@ class Segments:
     """
 
     ptr: Int[Tensor, " G1"]  # segment g is the rows ``ptr[g]:ptr[g+1]``
-    # (rows, valid), both (segments, length), of all segments longer than 1
-    buckets: tuple[tuple[Tensor, Tensor], ...]
+    buckets: tuple[tuple[Tensor, Tensor], ...]  # (rows, valid), (segments, length) each
 
     @classmethod
     def from_ptr(cls, ptr: Int[Tensor, " G1"]) -> "Segments":

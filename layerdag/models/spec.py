@@ -67,8 +67,7 @@ class ModelSpec:
     name: str  # "reference", "fast", or that of a registered model
     sizes: GraphSizes  # counts of the data set's schema
     statistics: GraphStatistics  # measured on the training graphs
-    # settings of the model as nested plain data; what is left out has its default
-    arguments: Mapping[str, Any] = field(default_factory=dict)
+    arguments: Mapping[str, Any] = field(default_factory=dict)  # settings as plain data
 
     @property
     def config(self) -> Any:

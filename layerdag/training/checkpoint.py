@@ -118,8 +118,7 @@ def check_finite(file: Path, model: DAGModel) -> None:
 class Guarantee:
     """Differential privacy of the weights, as recorded in ``meta.json``."""
 
-    # bound of the privacy loss; None if no noise was added: then nothing is promised
-    epsilon: float | None
+    epsilon: float | None  # bound of the privacy loss; None without noise: nothing is promised
     delta: float  # probability with which the bound may fail
     unit: str  # "run" or "owner"
     neighbors: str  # between which data sets the bound holds
@@ -158,15 +157,12 @@ class CheckpointMeta:
     step: int = 0  # optimizer steps done
     seed: int = 0  # seed of the run
     data_fingerprint: str = ""  # of the training data, "" if unknown
-    # validation figures of these weights by name
-    metrics: Mapping[str, float] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)  # of validation, by name
     layerdag_version: str = __version__  # version of the package that wrote it
     torch_version: str = str(torch.__version__)  # version of torch that wrote it
     format_version: int = FORMAT_VERSION  # version of the directory's layout
-    # which graphs were for training, validation and test; None if unknown
-    split: SplitFingerprint | None = None
-    # the checkpoint that training started from; None for random weights
-    origin: Origin | None = None
+    split: SplitFingerprint | None = None  # graphs for training, validation and test
+    origin: Origin | None = None  # what training started from; None: random weights
     # What differential privacy the weights have; None if they were trained without, and then
     # ``meta.json`` has no such entry.
     privacy: Guarantee | None = None

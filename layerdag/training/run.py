@@ -21,10 +21,8 @@ class TrainingRun:
     train: DAGBatch  # all training graphs
     validation: DAGBatch  # all validation graphs
     directory: Path  # of the run; checkpoints go to its ``best`` and ``last``
-    # the data set's schema as JSON-serializable data
-    schema: Mapping[str, Any] = field(default_factory=dict)
-    # the resolved configuration as JSON-serializable data
-    run_config: Mapping[str, Any] = field(default_factory=dict)
+    schema: Mapping[str, Any] = field(default_factory=dict)  # of the data set, as JSON
+    run_config: Mapping[str, Any] = field(default_factory=dict)  # resolved, as JSON
     data_fingerprint: str = ""  # of the training data
     split: SplitFingerprint | None = None  # which graphs are for training, validation and test
     overwrite: bool = False  # whether an older run in ``directory`` may be replaced
@@ -92,8 +90,7 @@ class TrainResult:
     reason: str  # "budget", "patience" or the name of a signal
     step: int  # optimizer steps done
     seconds: float  # spent, those before resuming included
-    # validation figures of the best checkpoint, none before the first validation
-    metrics: Mapping[str, float]
+    metrics: Mapping[str, float]  # of the best checkpoint; none before a validation
     best: Path  # checkpoint for inference, which the first validation makes
     last: Path  # checkpoint for resuming
 

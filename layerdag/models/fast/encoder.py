@@ -41,8 +41,7 @@ class TokenGraphs:
     """Where the tokens of a batch stand; tokens of a graph lie in a row, graph after graph."""
 
     graph_T: Int[Tensor, " T"]
-    # position of each token in its graph; 0 is the start token, which is no node
-    position_T: Int[Tensor, " T"]
+    position_T: Int[Tensor, " T"]  # position in its graph; 0 is the start token, no node
     parent_E: Int[Tensor, " E"]  # token of the source of each edge, earlier than its target
     child_E: Int[Tensor, " E"]  # token of the target
     in_degree_T: Int[Tensor, " T"]  # number of parents of each token
@@ -172,10 +171,8 @@ class AttentionContext:
     """The tokens of a batch with the masks of their attention, the same in every encoder block."""
 
     tokens: TokenGraphs
-    # Of first blocks: causal, with the distance penalty of a head.
-    first_bias_Hww: Float[Tensor, "H w w"]
-    # Of later blocks; the last columns are the pooled blocks.
-    later_bias_ZHbw: Float[Tensor, "Z H b v"]
+    first_bias_Hww: Float[Tensor, "H w w"]  # of first blocks: causal, with a penalty of distance
+    later_bias_ZHbw: Float[Tensor, "Z H b v"]  # of later blocks; pooled blocks come last
 
 
 def alibi_slopes(heads: int, device: torch.device) -> Float[Tensor, " H"]:

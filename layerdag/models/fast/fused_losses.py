@@ -61,8 +61,7 @@ class ReadoutChain:
     norms: Sequence[nn.LayerNorm]  # the readouts' normalizations, which have no bias
     map_AKD: Sequence[Float[Tensor, "_ D"]]  # Weights of their maps, of K codes each
     bias_AK: Sequence[Float[Tensor, " _"]]  # biases of these
-    # Embeddings that are added after the first, second, ... readout.
-    table_AKD: Sequence[Float[Tensor, "_ D"]]
+    table_AKD: Sequence[Float[Tensor, "_ D"]]  # added after the first, second, ... readout
     dtype: torch.dtype  # precision of the products
 
     def loss(

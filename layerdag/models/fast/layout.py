@@ -38,8 +38,7 @@ class BatchLayout:
     index_T: Int[Tensor, " T"]  # position of a token inside its layer, 0 for start tokens
     size_T: Int[Tensor, " T"]  # number of nodes of the token's layer, 1 for start tokens
     layer_start_N: Int[Tensor, " N"]  # first token of each node's layer
-    # first token of the layer before each node's layer; unused in layer 0
-    parent_start_N: Int[Tensor, " N"]
+    parent_start_N: Int[Tensor, " N"]  # first token of the layer before; unused in layer 0
     first_token_L: Int[Tensor, " L"]  # first token of each layer of the batch
     layer_size_L: Int[Tensor, " L"]  # number of nodes of each layer
 
@@ -97,8 +96,7 @@ class BatchLayout:
 class AttentionWindow:
     """Padded blocks of queries with the tokens visible to them."""
 
-    # token of each padded slot, clamped where a graph's last block is not full
-    query_Zb: Int[Tensor, "Z b"]
+    query_Zb: Int[Tensor, "Z b"]  # token of each slot, clamped behind the end of a graph
     key_Zw: Int[Tensor, "Z w"]  # tokens of the block's attention window, clamped likewise
 
 
@@ -117,12 +115,10 @@ class AttentionBlocks:
     block: int  # number of tokens per block
     of_T: Int[Tensor, " T"]  # block of each token
     offset_T: Int[Tensor, " T"]  # position of each token in its block
-    # row of each token among the padded slots, first blocks before later ones
-    slot_T: Int[Tensor, " T"]
+    slot_T: Int[Tensor, " T"]  # row of each token among the padded slots, first blocks first
     first: AttentionWindow  # windows of the first block of each graph: the block itself
     later: AttentionWindow  # windows of all other blocks: the block before and the block itself
-    # blocks that a later block attends to as one mean each: all but the last two
-    pooled_Zz: Int[Tensor, "Z z"]
+    pooled_Zz: Int[Tensor, "Z z"]  # blocks that a later one sees as means: all but the last two
     pooled_valid_Zz: Bool[Tensor, "Z z"]  # which of these exist
 
     @classmethod

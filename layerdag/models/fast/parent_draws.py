@@ -51,8 +51,7 @@ class SeenTokens:
 
     slot_Gv: Int[Tensor, "G v"]  # their positions; those below 0 are none
     key_Rvd: Float[Tensor, "R v d"]  # their keys, for each row of the encoder of a group
-    # codes of pending children, of the last child and of layers between
-    codes: tuple[Int[Tensor, "G v"], ...]
+    codes: tuple[Int[Tensor, "G v"], ...]  # of pending children, last child, layers between
     has_room_Gv: Bool[Tensor, "G v"]  # whether they may have another child
 
 

@@ -72,8 +72,7 @@ class CodeMasks:
 
     allowed: AllowedCodes  # the attributes that go together in training graphs
     pairs_FF: Bool[Tensor, "F F"]  # codes that one node can have together
-    # codes that the nodes of each sample can have; the last row is for padding
-    graph_BF: Bool[Tensor, "B F"]
+    graph_BF: Bool[Tensor, "B F"]  # codes of the nodes of each sample; the last row is padding
 
     def given(self, attribute: int, code_B: Int[Tensor, " B"]) -> Bool[Tensor, "B F"]:
         """Return what nodes with these codes of an attribute may have in all attributes."""
@@ -91,8 +90,7 @@ class SamplingTask:
     modules: FastNetworks  # of the model
     request: SampleRequest  # what to sample
     guidance: Guidance  # of the request
-    # condition vectors of every sample, under guidance then without conditions
-    vectors: ConditionVectors
+    vectors: ConditionVectors  # of every sample, under guidance then without conditions
     masks: CodeMasks  # codes that the nodes of each sample can have
     seed_B: UInt64[np.ndarray, " B"]  # of each sample, then 0 for padding
     weighs: bool  # whether candidates are weighed by their neighbors

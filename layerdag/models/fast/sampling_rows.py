@@ -178,8 +178,7 @@ class CandidateRows:
     """Candidates for the newest node of each row, the same number for each."""
 
     word_P: Int[Tensor, " P"]  # hash of its seed and position (``position_words``)
-    # uniforms of the decisions that every node has, then of the choice
-    uniform_PU: Float64[Tensor, "P U"]
+    uniform_PU: Float64[Tensor, "P U"]  # of the decisions of every node, then of the choice
     rank_P: Int[Tensor, " P"]  # number of parents that are settled
     first_P: Int[Tensor, " P"]  # first parent, 0 in layer 0
     kind_P: Int[Tensor, " P"]
@@ -189,13 +188,11 @@ class CandidateRows:
     parent_Pp: Int[Tensor, "P p"]  # parents; the last column is for those that are none
     type_Pp: Int[Tensor, "P p"]  # types of the edges from these
     kind_state_QD: Float[Tensor, "Q D"]  # states before the in-degree
-    # sum of what the parents add to the states of further attributes
-    total_QD: Float[Tensor, "Q D"]
+    total_QD: Float[Tensor, "Q D"]  # what the parents add to states of further attributes
     chosen_QD: Float[Tensor, "Q D"]  # sum of what the parents add to the states of the next parent
     weight_P: Float[Tensor, " P"]  # log weight without the parents' own, nats
     parents_state_P: Int[Tensor, " P"]  # state of the parents' kinds so far (``KindAutomaton``)
-    # sums of the parents' hashes at radius 0 and 1, which are kept scrambled
-    color_P2: Int[Tensor, "P 2"]
+    color_P2: Int[Tensor, "P 2"]  # sums of the parents' scrambled hashes at radius 0 and 1
 
     @classmethod
     def empty(

@@ -56,8 +56,7 @@ class TrainingCandidates:
     block_codes_P: Int[Tensor, " _"]  # code of the pending children of these blocks
     softmax_P: Int[Tensor, " _"]  # softmax of each pair of tokens and of blocks, tokens first
     chosen_G: Int[Tensor, " G"]  # the pair that was chosen in each softmax
-    # 1 for softmaxes (groups of pairs) that only pad a batch, else 0
-    padding_G: Float[Tensor, " G"]
+    padding_G: Float[Tensor, " G"]  # 1 for softmaxes that only pad a batch, else 0
 
     @classmethod
     def from_graphs(
@@ -205,8 +204,7 @@ class Targets:
     node_E: Int[Tensor, " E"]  # node of the target
     rank_E: Int[Tensor, " E"]  # 0 for a child's first parent, 1 for its second, ...
     open_code_E: Int[Tensor, " E"]  # code of the number of parents that follow
-    # token after which each layer begins, then the last token of each graph
-    size_token_R: Int[Tensor, " R"]
+    size_token_R: Int[Tensor, " R"]  # token before each layer, then the last of each graph
     opens_graph_R: Bool[Tensor, " R"]  # which of these layers are the first of a graph
     candidates: TrainingCandidates  # candidate parents
     chosen: ChosenCodes  # what was chosen
