@@ -122,7 +122,9 @@ class _Tally:
         end_N = np.bincount(node_E, minlength=kind_N.size).cumsum().tolist()
         start = 0
         for kind, end in zip(kind_N.tolist(), end_N, strict=True):
-            shown = (kind, _capped(sorted_E[start:end]))
+            own = sorted_E[start:end]
+            kept = (one for i, one in enumerate(own) if i < MANY or own[i - MANY] != one)
+            shown = (kind, tuple(kept))
             graphs = self.graphs[shown]
             if len(graphs) < self._needed:
                 graphs.add(graph)
@@ -157,12 +159,6 @@ class _Tally:
         )
 
 
-def _capped(ascending: Sequence[int]) -> tuple[int, ...]:
-    return tuple(
-        member for i, member in enumerate(ascending) if i < MANY or ascending[i - MANY] != member
-    )
-
-
 def edge_type_sets(dags: Sequence[DAG], sizes: GraphSizes) -> KindMultisets:
     """Return which types the edges to nodes of each kind have together.
 
@@ -181,7 +177,10 @@ def edge_type_sets(dags: Sequence[DAG], sizes: GraphSizes) -> KindMultisets:
         nodes[kind] += count
         unlisted[kind] += 0 if multiset in listed[kind] else count
     exact = tuple(
-        () if unlisted[kind] > _RARE * nodes[kind] or any(map(_is_capped, sets)) else sets
+        ()
+        if unlisted[kind] > _RARE * nodes[kind]
+        or any(max(Counter(multiset).values(), default=0) >= MANY for multiset in sets)
+        else sets
         for kind, sets in enumerate(listed)
     )
     return exact if any(exact) else ()
@@ -189,7 +188,3 @@ def edge_type_sets(dags: Sequence[DAG], sizes: GraphSizes) -> KindMultisets:
 
 _RARE = 0.01
 """Share of a kind's nodes whose edge types may be unlisted, which then are never drawn."""
-
-
-def _is_capped(multiset: Sequence[int]) -> bool:
-    return max(Counter(multiset).values(), default=0) >= MANY

@@ -228,18 +228,18 @@ def align(
 
 
 def _anchors(color_a: np.ndarray, color_b: np.ndarray) -> list[tuple[int, int]]:
-    once_a, once_b = (_positions_of_unique(color) for color in (color_a, color_b))
+    once_a, once_b = (
+        np.sort(first[count == 1])
+        for _, first, count in (
+            np.unique(color, return_index=True, return_counts=True) for color in (color_a, color_b)
+        )
+    )
     common = np.intersect1d(color_a[once_a], color_b[once_b])
     at_a = once_a[np.isin(color_a[once_a], common)]
     at_b = once_b[np.isin(color_b[once_b], common)]
     order_b = at_b[np.argsort(color_b[at_b])]
     row = np.searchsorted(common, color_a[at_a])
     return _rising(list(zip(at_a.tolist(), order_b[row].tolist(), strict=True)))
-
-
-def _positions_of_unique(color_N: np.ndarray) -> np.ndarray:
-    _, first, count = np.unique(color_N, return_index=True, return_counts=True)
-    return np.sort(first[count == 1])
 
 
 def _rising(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -65,21 +65,18 @@ def compare_aligned(
                 f"{', '.join(PARTS)}."
             )
     if isinstance(a, Workload) and isinstance(b, Workload):
-        _require_ranks(a, "first")
-        _require_ranks(b, "second")
+        for workload, which in ((a, "first"), (b, "second")):
+            if not workload.num_ranks:
+                raise TraceError(
+                    f"{workload.source}: the {which} job has no ranks; give the traces of one at "
+                    "least."
+                )
         return _of_workloads(a, b, tuple(ignore), makespans_ns)
     if isinstance(a, AttributedGraph) and isinstance(b, AttributedGraph):
         return _of_graphs(a, b, tuple(ignore))
     raise UsageError(
         "A graph and traces cannot be compared; give two graphs, or the traces of two jobs."
     )
-
-
-def _require_ranks(workload: Workload, which: str) -> None:
-    if not workload.num_ranks:
-        raise TraceError(
-            f"{workload.source}: the {which} job has no ranks; give the traces of one at least."
-        )
 
 
 def _of_workloads(
@@ -211,21 +208,21 @@ def _times(aligned: Sequence[AlignedPair]) -> Iterator[PairedValue]:
     if not any(program.columns["duration_us"].any() for side in sides for program in side):
         return
     for name, communication in (("compute", False), ("recorded communication", True)):
-        of_a, of_b = (sum((_duration(p, communication) for p in side), 0.0) for side in sides)
-        yield PairedValue(name, of_a, of_b, "us")
-    longest_a, longest_b = (max(_critical_path(program) for program in side) for side in sides)
-    yield PairedValue("critical path", longest_a, longest_b, "us")
+        of_a, of_b = (
+            sum(
+                float(p.columns["duration_us"][p.is_communication_N == communication].sum())
+                for p in side
+            )
+            for side in sides
+        )
+        yield PairedValue(name, float(of_a), float(of_b), "us")
+    longest = [
+        max(longest_path(p.layer_N, p.edges_2E, p.columns["duration_us"]).length for p in side)
+        for side in sides
+    ]
+    yield PairedValue("critical path", longest[0], longest[1], "us")
     other = sum(pair.changed(TIMES).size for pair in aligned)
     yield PairedValue("aligned nodes with another duration", 0.0, float(other))
-
-
-def _duration(program: OperatorSequence, communication: bool) -> float:
-    return float(program.columns["duration_us"][program.is_communication_N == communication].sum())
-
-
-def _critical_path(program: OperatorSequence) -> float:
-    durations_N = program.columns["duration_us"]
-    return float(longest_path(program.layer_N, program.edges_2E, durations_N).length)
 
 
 def _communication(a: Workload, b: Workload) -> list[CommunicationDelta]:

@@ -232,12 +232,9 @@ class AlignedPair:
             if int(label_N.max()) + 1 == classes:
                 break
             classes = int(label_N.max()) + 1
-        return self._same_kinds_of_edges(label_N[:count_a], label_N[count_a:])
-
-    def _same_kinds_of_edges(self, color_a: np.ndarray, color_b: np.ndarray) -> bool:
         keys_a, keys_b = (
             np.sort(self._keys(color[program.edges_2E], program.kind_E))
-            for color, program in ((color_a, self.a), (color_b, self.b))
+            for color, program in ((label_N[:count_a], self.a), (label_N[count_a:], self.b))
         )
         return np.array_equal(keys_a, keys_b)
 
@@ -417,12 +414,24 @@ def lines(found: Difference, most_rows: int | None = MOST_ROWS) -> list[str]:
     ignored = f" (not counted: {', '.join(found.ignored)})" if found.ignored else ""
     parts = [f"A {found.a}", f"B {found.b}", f"differ in {differing}{ignored}"]
     parts += _structure(found)
-    parts += _shortened("blocks", list(_block_deltas(found)), most_rows)
+    blocks = [
+        (f"{block.program}: " if len(found.programs) > 1 else "")
+        + f"{block.count[0]} -> {block.count[1]} times {block.nodes} nodes: "
+        + counts_text(block.operators)
+        for block in found.blocks
+    ]
+    operators = [
+        f"{operator.name}: {'; '.join(_changes(operator))}"
+        for operator in found.operators
+        if operator.differs
+    ]
+    labels = [f"{name} {before} -> {after}" for name, (before, after) in found.labels.items()]
+    parts += _shortened("blocks", blocks, most_rows)
     parts += _shortened("only in one", list(_stretches(found)), most_rows)
-    parts += _shortened("operators", list(_operators(found)), most_rows)
+    parts += _shortened("operators", operators, most_rows)
     parts += _shortened("communication", list(_communication(found)), most_rows)
     parts += _shortened("time", list(_times(found)), None)
-    parts += _shortened("labels", list(_labels(found)), most_rows)
+    parts += _shortened("labels", labels, most_rows)
     return parts + [f"note: {note}" for note in found.notes]
 
 
@@ -464,15 +473,6 @@ def _structure(found: Difference) -> Iterator[str]:
         )
 
 
-def _block_deltas(found: Difference) -> Iterator[str]:
-    several = len(found.programs) > 1
-    for block in found.blocks:
-        before, after = block.count
-        where = f"{block.program}: " if several else ""
-        nodes = f"{block.nodes} nodes: {counts_text(block.operators)}"
-        yield f"{where}{before} -> {after} times {nodes}"
-
-
 def _stretches(found: Difference) -> Iterator[str]:
     """Yield what only one has; equal stretches of one program are told once."""
     alike: dict[tuple[object, ...], list[UnmatchedRun]] = {}
@@ -487,12 +487,6 @@ def _stretches(found: Difference) -> Iterator[str]:
             f"{one.side.upper()}, {one.program}: {times}{nodes} ({at}): "
             f"{counts_text(one.operators)}"
         )
-
-
-def _operators(found: Difference) -> Iterator[str]:
-    for operator in found.operators:
-        if operator.differs:
-            yield f"{operator.name}: {'; '.join(_changes(operator))}"
 
 
 def _changes(operator: Operator) -> Iterator[str]:
@@ -524,11 +518,6 @@ def _times(found: Difference) -> Iterator[str]:
                 yield f"{figure.name} {pair} {figure.unit}{_percent(figure.a, figure.b)}"
             else:
                 yield f"{figure.name}: {figure.b or 0:,.0f}"
-
-
-def _labels(found: Difference) -> Iterator[str]:
-    for name, (before, after) in found.labels.items():
-        yield f"{name} {before} -> {after}"
 
 
 def counts_text(operators: Mapping[str, int], most: int = 4) -> str:

@@ -293,10 +293,6 @@ class CrossFit:
         whole = "" if self.programs is None else f" of {self.programs} whole programs"
         return f"cross-fitted over {self.folds} folds of {self.runs} runs{whole}"
 
-    @property
-    def _unit(self) -> str:
-        return "runs" if self.programs is None else "programs"
-
     def told(self) -> str:
         """Return what was found, in a clause."""
         widest = max(self.attacks, key=lambda attack: attack.interval.high)
@@ -321,11 +317,15 @@ class CrossFit:
 
     def reserves(self) -> Iterator[str]:
         """Yield, in a clause each, what could not be told."""
-        unknown, uneven = self._of(Verdict.TOO_FEW), self._of(Verdict.REVERSED)
+        unit = "runs" if self.programs is None else "programs"
+        unknown, uneven = (
+            [attack.name for attack in self.attacks if attack.verdict is verdict]
+            for verdict in (Verdict.TOO_FEW, Verdict.REVERSED)
+        )
         alone = [a.name for a in self.attacks if a.leaks and not significant_after_correction(a)]
         if unknown:
             yield (
-                f"{self.in_words()}, too few {self._unit} to tell whether membership attacks "
+                f"{self.in_words()}, too few {unit} to tell whether membership attacks "
                 f"succeed by {', '.join(unknown)} (about {runs_for_cross_fitting(self.folds):,} "
                 "needed)"
             )
@@ -336,9 +336,6 @@ class CrossFit:
             )
         if uneven:
             yield f"{self.in_words()}, {', '.join(uneven)} prefers held-out graphs"
-
-    def _of(self, verdict: Verdict) -> list[str]:
-        return [attack.name for attack in self.attacks if attack.verdict is verdict]
 
     def to_dict(self) -> dict[str, object]:
         """Return the figures as plain data."""

@@ -68,7 +68,7 @@ class Registry(Generic[T]):
         """Return what has this name.
 
         Raises:
-            ConfigError: If nothing has; says how to add it.
+            ConfigError: If nothing has, or an entry point cannot be imported or is of another kind.
         """
         if name in self._built_in:
             module, _, attribute = self._built_in[name].partition(":")
@@ -79,20 +79,6 @@ class Registry(Generic[T]):
         entry = self._installed().get(name)
         if entry is None:
             raise ConfigError(self._unknown(name))
-        return self._loaded(name, entry)
-
-    def _installed(self) -> "dict[str, EntryPoint]":
-        """Return the entry points of installed packages by name; nothing is imported."""
-        from importlib.metadata import entry_points  # half of a simulation's own start
-
-        return {entry.name: entry for entry in entry_points(group=self.group)}
-
-    def _loaded(self, name: str, entry: "EntryPoint") -> T:
-        """Return the object of an entry point.
-
-        Raises:
-            ConfigError: If it cannot be imported, or is of another kind.
-        """
         try:
             value: T = entry.load()
             self._check(name, value)
@@ -102,6 +88,12 @@ class Registry(Generic[T]):
                 f"used: {error}"
             ) from error
         return value
+
+    def _installed(self) -> "dict[str, EntryPoint]":
+        """Return the entry points of installed packages by name; nothing is imported."""
+        from importlib.metadata import entry_points  # half of a simulation's own start
+
+        return {entry.name: entry for entry in entry_points(group=self.group)}
 
     def _unknown(self, name: str) -> str:
         known = self.names()

@@ -12,7 +12,7 @@ import types
 import typing
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -200,19 +200,15 @@ def build_settings(cls: type[T], values: object, where: str = "") -> T:
         if name not in known:
             raise ConfigError(_unknown(str(name), cls, prefix))
     cast = {name: _cast(value, hints[name], f"{prefix}{name}") for name, value in values.items()}
-    missing = [field.name for field in fields(typing.cast(Any, cls)) if _is_missing(field, cast)]
+    missing = [
+        field.name
+        for field in fields(typing.cast(Any, cls))
+        if field.init and field.name not in cast
+        if field.default is MISSING and field.default_factory is MISSING
+    ]
     if missing:
         raise ConfigError(f"'{prefix}{missing[0]}' is missing; give it.")
     return cls(**cast)
-
-
-def _is_missing(field: Field[Any], given: Mapping[str, Any]) -> bool:
-    return (
-        field.init
-        and field.name not in given
-        and field.default is MISSING
-        and field.default_factory is MISSING
-    )
 
 
 def _unknown(name: str, cls: type[Any], prefix: str) -> str:

@@ -315,7 +315,11 @@ def draw_figure(axes: "Axes", view: GraphView, layout: LayeredLayout | None = No
         layout = layered_layout(view.num_nodes, view.edge_index_2E, layer_N=view.layer_N)
     named = view.num_nodes <= _LABELED
     draw_edges(axes, view.edge_index_2E, layout, view.dashed_E)
-    (_draw_boxes if named else _draw_dots)(axes, view, layout)
+    if named:
+        _draw_boxes(axes, view, layout)
+    else:
+        colors = [view.colors[kind] for kind in view.kind_N.tolist()]
+        axes.scatter(layout.x_N, layout.layer_N, s=22, c=colors, linewidths=0, zorder=2)
     axes.set_xlim(-0.7, layout.width + 0.7)
     axes.set_ylim(max(layout.height, 1) - 0.4, -0.6)
     axes.set_axis_off()
@@ -372,11 +376,6 @@ def smooth(points: Sequence[tuple[float, float]]) -> tuple[np.ndarray, np.ndarra
         vertices += [(x0, middle), (x1, middle), (x1, y1)]
         codes += [4, 4, 4]
     return np.array(vertices), np.array(codes, dtype=np.uint8)
-
-
-def _draw_dots(axes: "Axes", view: GraphView, layout: LayeredLayout) -> None:
-    colors = [view.colors[kind] for kind in view.kind_N.tolist()]
-    axes.scatter(layout.x_N, layout.layer_N, s=22, c=colors, linewidths=0, zorder=2)
 
 
 def _draw_boxes(axes: "Axes", view: GraphView, layout: LayeredLayout) -> None:

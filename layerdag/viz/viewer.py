@@ -68,7 +68,10 @@ def module_graph(view: GraphView) -> ModuleGraph | None:
         title=view.title,
         ids=tuple(view.ids[row] for row in first_G),
         labels=tuple(names[row] or view.labels[row] for row in first_G),
-        kind_N=_most_frequent(view.kind_N, first_G),
+        kind_N=np.array(
+            [Counter(p.tolist()).most_common(1)[0][0] for p in np.split(view.kind_N, first_G[1:])],
+            dtype=np.int64,
+        ),
         kinds=view.kinds,
         colors=view.colors,
         edge_index_2E=kept_2E,
@@ -92,11 +95,6 @@ def cut_path(parts: Sequence[str]) -> str:
     """
     numbered = [i for i, part in enumerate(parts) if _NUMBER.fullmatch(part)]
     return ".".join(parts[: numbered[0] + 2] if numbered else parts[:2])
-
-
-def _most_frequent(kind_N: np.ndarray, first_G: np.ndarray) -> np.ndarray:
-    parts = np.split(kind_N, first_G[1:])
-    return np.array([Counter(part.tolist()).most_common(1)[0][0] for part in parts], dtype=np.int64)
 
 
 LEAST_PERIOD, LEAST_SAVED = 2, 4

@@ -367,47 +367,31 @@ def view_of_graph(graph: AttributedGraph, results: Sequence[str] = ()) -> GraphV
     if is_program(graph):  # patterns of arguments fit no box, all edges carry data
         categories = [operator_of(call) for call in graph.categories[CALL]]
         dashed_E = np.zeros_like(dashed_E)
-    kind_N, kinds = _kinds_flow_view(categories)
+    counts = Counter(categories).most_common()
+    kinds = tuple(category for category, _ in counts[: len(KIND_COLORS)])
+    if len(counts) > len(kinds):
+        kinds = (*kinds[:-1], "other")
+    position = {category: at for at, category in enumerate(kinds)}
+    kind_N = [position.get(category, len(kinds) - 1) for category in categories]
+    details: list[dict[str, object]] = []
+    for row in range(graph.num_nodes):
+        words = {name: column[row] for name, column in graph.categories.items()}
+        values = {name: float(column[row]) for name, column in graph.numbers.items()}
+        known = {name: value for name, value in values.items() if not math.isnan(value)}
+        details.append({**words, **known, **({"result": results[row]} if results else {})})
     return GraphView(
         title=graph.name,
         ids=tuple(map(str, range(graph.num_nodes))),
         labels=tuple(categories),
-        kind_N=kind_N,
+        kind_N=np.array(kind_N, dtype=np.int64),
         kinds=kinds,
         colors=KIND_COLORS[: len(kinds)],
         edge_index_2E=graph.edge_index_2E,
         dashed_E=dashed_E,
-        details=tuple(
-            _details_flow_view(graph, row) | ({"result": results[row]} if results else {})
-            for row in range(graph.num_nodes)
-        ),
+        details=tuple(details),
         layer_N=layer_N,
         results=tuple(results),
     )
-
-
-def _kinds_flow_view(categories: Sequence[str]) -> tuple[np.ndarray, tuple[str, ...]]:
-    counts = Counter(categories).most_common()
-    kinds = [category for category, _ in counts[: len(KIND_COLORS)]]
-    if len(counts) > len(kinds):
-        kinds[-1] = "other"
-    position = {category: at for at, category in enumerate(kinds)}
-    last = len(kinds) - 1
-    return np.array(
-        [position.get(category, last) for category in categories], dtype=np.int64
-    ), tuple(kinds)
-
-
-def _details_flow_view(graph: AttributedGraph, row: int) -> dict[str, object]:
-    """Return the values of one node; absent numbers are left out."""
-    found: dict[str, object] = {
-        name: categories[row] for name, categories in graph.categories.items()
-    }
-    for name, values in graph.numbers.items():
-        value = float(values[row])
-        if not np.isnan(value):
-            found[name] = value
-    return found
 
 
 def graph_rows(view: GraphView) -> GraphRows:

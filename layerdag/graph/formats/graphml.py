@@ -207,7 +207,14 @@ class _Reader:
             raise GraphError(f"{path}: has hyperedges; a DAG needs edges between two nodes.")
         self._keys = {key: found for key, found in map(self._declared, self._all(root, "key"))}
         self._is_drawn = any(key.drawn for key in self._keys.values())
-        self._defaults = {scope: self._defaults_of(scope) for scope in ("graph", "node", "edge")}
+        self._defaults = {
+            scope: {
+                key.name: key.default
+                for key in self._keys.values()
+                if key.default is not None and key.scope in (scope, "all")
+            }
+            for scope in ("graph", "node", "edge")
+        }
 
     def graph(self) -> AttributedGraph:
         """Return the graph."""
@@ -309,13 +316,6 @@ class _Reader:
                 "is undirected; a DAG needs directed edges."
             )
 
-    def _defaults_of(self, scope: str) -> Row:
-        return {
-            key.name: key.default
-            for key in self._keys.values()
-            if key.default is not None and key.scope in (scope, "all")
-        }
-
     def _row(self, element: Element, scope: str) -> Row:
         found = dict(self._defaults[scope])
         given: set[str] = set()
@@ -379,12 +379,6 @@ class _Reader:
                     return str(label.text).strip()
         return None
 
-    def _is_dashed(self, edge: Element) -> bool:
-        if not self._is_drawn:
-            return False
-        styles = (line.get("type") or "" for line in edge.iter(f"{_YED}LineStyle"))
-        return any(style.startswith(("dashed", "dotted")) for style in styles)
-
     def _edges(self, elements: Sequence[Element], index_of: Mapping[str, int]) -> ListedEdges:
         found = ListedEdges()
         for element in elements:
@@ -405,7 +399,10 @@ class _Reader:
             if is_number(distance) and float(distance) > 0:
                 found.marked += 1
                 continue
-            drawn = "control" if self._is_dashed(element) else "data"
+            lines = element.iter(f"{_YED}LineStyle") if self._is_drawn else ()
+            styles = [line.get("type") or "" for line in lines]
+            dashed = any(style.startswith(("dashed", "dotted")) for style in styles)
+            drawn = "control" if dashed else "data"
             kind = next((row[name] for name in _EDGE_TYPE if row.get(name)), drawn)
             found.add(index_of[str(ends[0])], index_of[str(ends[1])], kind)
         return found

@@ -111,7 +111,13 @@ def _numbers(
     try:
         found = np.array([_float(value) for value in values])
     except ValueError:
-        found, words = _numbers_and_gaps(values)
+        found, words = np.full(len(values), np.nan), []
+        for at, value in enumerate(values):
+            number = number_in(value)
+            if number is not None:
+                found[at] = number
+            elif value.strip():
+                words.append(value)
         # One word makes words of all the numbers beside it.
         mostly = 2 * int(np.isfinite(found).sum()) > len(values)
         if words and (declared or mostly) and notes is not None:
@@ -136,18 +142,6 @@ def _numbers(
             )  # fmt: skip
     found[wrong] = np.nan
     return found
-
-
-def _numbers_and_gaps(values: Sequence[str]) -> tuple[np.ndarray, list[str]]:
-    """Return values as numbers, NaN for empty ones, and the words among them."""
-    found, words = np.full(len(values), np.nan), []
-    for at, value in enumerate(values):
-        number = number_in(value)
-        if number is not None:
-            found[at] = number
-        elif value.strip():
-            words.append(value)
-    return found, words
 
 
 def _float(text: str) -> float:
