@@ -455,12 +455,6 @@ def planned_folds(
     """Return the number of folds to train, 0 for none.
 
     A call that goes on with the same budget decides as the first one did.
-
-    Args:
-        settings: Of the release.
-        jobs: The real graphs.
-        work: The private folder, with what training and sampling took.
-        left: Seconds of the budget that are left.
     """
     most = (jobs.num_runs if program_of_runs(jobs) is None else jobs.num_programs) // 2
     if settings.cross_fit is not None:
@@ -483,11 +477,6 @@ def fold_of_runs(jobs: FoundJobs, folds: int, seed: int) -> dict[str, int]:
 
     Where there are programs enough, all runs of one are in one fold, and of several draws it is the
     one whose folds have most nearly as many runs; not where one program has most of the runs.
-
-    Args:
-        jobs: The real graphs.
-        folds: Number of folds.
-        seed: Of the draw.
     """
     runs = runs_by_similarity(jobs, seed)
     program = program_of_runs(jobs)

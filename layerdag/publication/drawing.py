@@ -165,7 +165,6 @@ class ReleaseFilter:
     """Decides of each drawn sample, in order.
 
     Attributes:
-        data: The split real graphs.
         copies: The test for copies.
         unique: Keys of the numbers that one real run alone has.
         statistics: Of the training graphs, for the rules.
@@ -222,18 +221,15 @@ class ReleaseFilter:
             except DataError:
                 return sample, NO_TRACE
             if not self._renumbering.hits(graph).any():
-                if self._resembles(sample, first):
+                # With other numbers it may resemble another real graph than before.
+                is_changed = not torch.equal(sample.dag.x_NA, first.dag.x_NA)
+                if is_changed and self.copies.resemblances([sample.dag]) != [CopyComparison.NEW]:
                     return sample, CopyComparison.NEAR.value
                 self.seen.add(word)
                 self.renumbered += _changed(first, sample)
                 return sample, KEPT
             sample = self._renumbering.again(sample, trial)
         return first, UNIQUE_TUPLE
-
-    def _resembles(self, sample: GeneratedGraph, first: GeneratedGraph) -> bool:
-        if torch.equal(sample.dag.x_NA, first.dag.x_NA):
-            return False
-        return self.copies.resemblances([sample.dag])[0] is not CopyComparison.NEW
 
 
 def _changed(first: GeneratedGraph, last: GeneratedGraph) -> int:

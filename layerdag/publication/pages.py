@@ -364,13 +364,7 @@ _NUMBERS = ("nodes", "edges", "ranks")
 
 
 def data_card(results: ReleaseFindings, folder: Path, columns: list[str]) -> dict[str, Any]:
-    """Return the card of a finished folder.
-
-    Args:
-        results: What was found.
-        folder: With the table and the samples.
-        columns: Of the table.
-    """
+    """Return the card of a finished folder."""
     about = results.jobs.kind.card
     table = (folder / TABLE).read_bytes()
     card: dict[str, Any] = {

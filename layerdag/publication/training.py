@@ -22,13 +22,7 @@ WIDTH = 128
 
 
 def run_of(settings: ReleaseSettings, data: GraphDataset, folder: Path) -> TrainingRun:
-    """Return what is trained.
-
-    Args:
-        settings: Of the release.
-        data: The split graphs.
-        folder: Of the run.
-    """
+    """Return what is trained."""
     return assemble(
         data,
         folder,
@@ -45,12 +39,6 @@ def train_model(
 
     What an earlier call trained on the same data is taken, or gone on with; a run on other data,
     which stands there no longer, is discarded.
-
-    Args:
-        settings: Of the release.
-        data: The split real graphs.
-        work: The private folder.
-        seconds: Most seconds that training may take.
 
     Raises:
         KeyboardInterrupt: If the run was stopped; what was learned is kept.
@@ -105,12 +93,7 @@ def train_or_resume(run: TrainingRun, settings: ReleaseSettings, seconds: float)
 
 
 def training_settings(settings: ReleaseSettings, seconds: float) -> TrainSettings:
-    """Return how to train: few steps and an early end, for what is overfitted gives away.
-
-    Args:
-        settings: Of the release.
-        seconds: Most seconds.
-    """
+    """Return how to train: few steps and an early end, for what is overfitted gives away."""
     return TrainSettings(
         seed=settings.seed,
         max_steps=settings.steps,

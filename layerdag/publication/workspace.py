@@ -83,7 +83,6 @@ class PrivateWorkspace:
     """The private folder, held by this process; made by ``held_work``.
 
     Attributes:
-        path: The folder.
         stages: What each finished stage noted.
         is_resumed: Whether an earlier run of the same request had begun here.
     """

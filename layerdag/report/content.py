@@ -69,8 +69,6 @@ class Picture:
     """A graph to be drawn.
 
     Attributes:
-        title: Caption.
-        dag: The graph.
         label_N: Text that appears when a node is pointed at.
         class_N: Class of each node, shown as color and in the legend.
     """

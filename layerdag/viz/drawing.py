@@ -104,8 +104,15 @@ def layered_layout(
     if layer_N is None:
         layer_N = longest_path_layers(num_nodes, edge_index_2E)
     split = _split_long_edges(layer_N, edge_index_2E)
-    rank_M = _best_ranks(split, sweeps)
-    x_M = _coordinates(split, rank_M, sweeps)
+    # The first sweep whose edges travel least sideways.
+    rank_M = best_M = _ranks(split.layer_M, np.zeros(split.layer_M.size))
+    least = _sideways_travel(split, rank_M)
+    for sweep in range(sweeps):
+        rank_M = _swept(split, rank_M, downwards=sweep % 2 == 0)
+        travel = _sideways_travel(split, rank_M)
+        if travel < least:
+            best_M, least = rank_M, travel
+    x_M = _coordinates(split, best_M, sweeps)
     return LayeredLayout(
         x_N=x_M[:num_nodes],
         layer_N=layer_N,
@@ -136,17 +143,6 @@ def _split_long_edges(layer_N: np.ndarray, edge_index_2E: np.ndarray) -> _Split:
     tail_K = np.where(last_K, target_E[edge_K[order_K]], tail_K)
     gap_M = np.concatenate([np.ones(layer_N.size), np.full(layer_P.size, _WAY_POINT_GAP)])
     return _Split(np.concatenate([layer_N, layer_P]), head_K, tail_K, ptr_E1, gap_M)
-
-
-def _best_ranks(split: _Split, sweeps: int) -> np.ndarray:
-    rank_M = _ranks(split.layer_M, np.zeros(split.layer_M.size))
-    best_M, least = rank_M, _sideways_travel(split, rank_M)
-    for sweep in range(sweeps):
-        rank_M = _swept(split, rank_M, downwards=sweep % 2 == 0)
-        travel = _sideways_travel(split, rank_M)
-        if travel < least:
-            best_M, least = rank_M, travel
-    return best_M
 
 
 def _swept(split: _Split, rank_M: np.ndarray, *, downwards: bool) -> np.ndarray:

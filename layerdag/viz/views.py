@@ -79,7 +79,6 @@ class GraphView:
     """A directed acyclic graph ready to be drawn or written as a graph file.
 
     Attributes:
-        title: Heading.
         ids: Text id of each node.
         labels: Short name of each node.
         kind_N: int64; index into ``kinds``.

@@ -165,7 +165,6 @@ class GraphRows:
     """A graph as writers of other tools' formats see it.
 
     Attributes:
-        name: Of the graph.
         ids: Name of each node in the file.
         rows: Attributes of each node; what a node lacks is left out.
         edges: Source, target and type of each edge.
