@@ -41,7 +41,6 @@ WIDTH = 35
 _NODES_AT_ONCE = 1 << 13
 _PAIRS_AT_ONCE = 1 << 20
 _LARGE = 100.0
-_ROUNDING = 1e-10
 _MANY_GRAPHS = 4096
 
 
@@ -150,12 +149,11 @@ def _scores(real_BF: np.ndarray, other_BF: np.ndarray, radius_B: np.ndarray) -> 
     other_radius_B = _radius(other_BF)
     around_B = np.zeros(len(other_BF), dtype=np.int64)
     is_covered, is_recalled = [], []
-    for rows in _blocks(len(real_BF), len(other_BF)):
-        d2_BB = _squared_distances(real_BF[rows], other_BF)
-        in_real_ball_BB = d2_BB <= radius_B[rows, None]
+    for rows, distance_BB in _distances(real_BF, other_BF):
+        in_real_ball_BB = distance_BB <= radius_B[rows, None]
         around_B += in_real_ball_BB.sum(axis=0)
         is_covered.append(in_real_ball_BB.any(axis=1))
-        is_recalled.append((d2_BB <= other_radius_B).any(axis=1))
+        is_recalled.append((distance_BB <= other_radius_B).any(axis=1))
     return {
         "precision": float((around_B > 0).mean()),
         "recall": float(np.concatenate(is_recalled).mean()),
@@ -164,23 +162,26 @@ def _scores(real_BF: np.ndarray, other_BF: np.ndarray, radius_B: np.ndarray) -> 
     }
 
 
+def _distances(x_BF: np.ndarray, y_BF: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+    """Yield some rows after others, and their exact distances to all of ``y_BF``."""
+    from scipy.spatial.distance import cdist
+
+    for rows in _blocks(len(x_BF), len(y_BF)):
+        yield rows, cdist(x_BF[rows], y_BF)
+
+
 def _blocks(rows: int, columns: int) -> Iterator[slice]:
     step = max(1, _PAIRS_AT_ONCE // max(columns, 1))
     return (slice(first, first + step) for first in range(0, rows, step))
 
 
 def _radius(x_BF: np.ndarray) -> np.ndarray:
-    """Return the squared distance of each graph to its k-th nearest neighbor, shape (B,)."""
+    """Return the distance of each graph to its k-th nearest neighbor, shape (B,)."""
     if len(x_BF) <= NEIGHBORS:
         raise DataError(f"Balls of {NEIGHBORS} neighbors need more graphs than {len(x_BF)}.")
-    # The nearest of all is the graph itself. What rounding leaves must not put a copy outside.
-    d2_B = np.concatenate(
-        [
-            np.partition(_squared_distances(x_BF[rows], x_BF), NEIGHBORS, axis=1)[:, NEIGHBORS]
-            for rows in _blocks(len(x_BF), len(x_BF))
-        ]
-    )
-    return d2_B * (1 + _ROUNDING) + _ROUNDING
+    # The nearest of all is the graph itself.
+    parts = [np.partition(d, NEIGHBORS, axis=1)[:, NEIGHBORS] for _, d in _distances(x_BF, x_BF)]
+    return np.concatenate(parts)
 
 
 def _all_scores(comparison: Comparison) -> tuple[Scores, list[Scores]]:
