@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ import torch
 from layerdag.errors import LayerdagError
 from layerdag.models.base import SampleRequest
 from layerdag.models.fast import model as fast
-from layerdag.models.reference import model as reference_sampling
+from layerdag.models.reference import model as reference
 from layerdag.privacy import membership
 from layerdag.runtime import native as waiting
 from layerdag.runtime.native import library
@@ -98,7 +99,7 @@ class CalledError(Exception):
     [
         (loop, loop.train, (None, None)),
         (fast, fast.FastLayerDAG.sample, (None, REQUEST)),
-        (reference_sampling, reference_sampling.sample, (None, REQUEST)),
+        (reference, reference.ReferenceLayerDAG.sample, (Mock(), REQUEST)),
         (networks, networks.train_network, ([], [], None, None, 0)),
         (networks, networks.standard_predictions, (None, [])),
         (membership, membership.graph_losses, (None, None, [])),
