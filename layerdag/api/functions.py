@@ -17,6 +17,7 @@ from layerdag.datasets.dataset import GraphDataset, GraphSplit
 from layerdag.datasets.encoding import encoded, translated, with_attributes_of, with_old_words
 from layerdag.datasets.loading import load_dataset, read_dataset
 from layerdag.errors import DataError, UsageError, VocabularyError
+from layerdag.evaluation.checking import check_one, check_sample
 from layerdag.evaluation.graph_findings import graph_findings
 from layerdag.evaluation.metrics.base import AttributeMetrics, Metric, attribute_views
 from layerdag.evaluation.metrics.whole_programs import jobs_beside
@@ -219,7 +220,9 @@ def fix(thing: Workload | Trace | str | Path) -> FixedWorkload:
 
 def _findings(thing: Any) -> Iterable[Finding]:
     if isinstance(thing, str | Path):
-        return _findings(read(thing))
+        return check_one(Path(thing)).findings
+    if isinstance(thing, StoredSample):
+        return check_sample(thing).findings
     if isinstance(thing, GeneratedGraph):
         if thing.schema.kind.has_traces:
             found = check_workload(replace(thing.workload(), source=thing.name))
@@ -236,8 +239,7 @@ def _findings(thing: Any) -> Iterable[Finding]:
         return check_structure([thing]).findings
     if is_pyg(thing):
         return check_structure([DAG.from_pyg(thing, check=False)]).findings
-    sampled = isinstance(thing, StoredSample)
-    return graph_findings(attributed_graph(thing), in_layer_order=sampled)
+    return graph_findings(attributed_graph(thing))
 
 
 def write(thing: Any, path: str | Path, *, overwrite: bool = False) -> Path:

@@ -94,19 +94,6 @@ def finding_line(finding: "Finding") -> str:
     return f"{finding.rule.severity.value}: [{finding.rule.id}] {finding.sentence()}"
 
 
-def finding_json(finding: "Finding") -> dict[str, object]:
-    """Return a finding for the JSON document of a command."""
-    return {
-        "rule": finding.rule.id,
-        "severity": finding.rule.severity.value,
-        "where": finding.where,
-        "node": finding.node,
-        "found": finding.found,
-        "count": finding.count,
-        "remedy": finding.remedy,
-    }
-
-
 SHOWN_NOTES = 20
 
 

@@ -7,7 +7,7 @@ end there with a time that is too short, or with none and no message.
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from typing import TypeVar
 
@@ -36,6 +36,16 @@ class Rule:
     remedy: str = ""
     if_sampled: str = ""
 
+    def to_json(self) -> dict[str, str]:
+        """Return the rule as plain JSON types."""
+        return {
+            "id": self.id,
+            "severity": self.severity.value,
+            "what": self.what,
+            "remedy": self.remedy,
+            "remedy_if_sampled": self.if_sampled or self.remedy,
+        }
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -63,6 +73,18 @@ class Finding:
         """Return the finding as one line."""
         return f"{_sentence(self.where, self.node, self.found, self.count)} {self.remedy}"
 
+    def to_json(self) -> dict[str, str | int | None]:
+        """Return the finding as plain JSON types."""
+        return {
+            "rule": self.rule.id,
+            "severity": self.rule.severity.value,
+            "where": self.where,
+            "node": self.node,
+            "found": self.found,
+            "count": self.count,
+            "remedy": self.remedy,
+        }
+
 
 @dataclass(frozen=True)
 class Fix:
@@ -83,6 +105,10 @@ class Fix:
     def sentence(self) -> str:
         """Return the fix as one line."""
         return _sentence(self.where, self.node, self.done, self.count)
+
+    def to_json(self) -> dict[str, str | int | None]:
+        """Return the fix as plain JSON types."""
+        return asdict(self) | {"rule": self.rule.id}
 
 
 def _sentence(where: str, node: int | None, text: str, count: int) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from layerdag.cli.printing import finding_json, print_figures
+from layerdag.cli.printing import print_figures
 from layerdag.errors import UsageError
 from layerdag.runtime.terminal import counted
 
@@ -104,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
             for block in found.repeated_blocks()
         ],
         **({} if met is None else {"wanted": met.facts()}),
-        "findings": [finding_json(finding) for finding in findings],
+        "findings": [finding.to_json() for finding in findings],
         "notes": list(found.notes),
     }
     lines = found.source().splitlines() if args.show else []

@@ -3,25 +3,21 @@
 import argparse
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from layerdag.cli.printing import (
     add_groups,
-    finding_json,
     finding_line,
     notes_json,
     print_figures,
     print_notes,
 )
-from layerdag.errors import DataError, TraceError, UsageError
+from layerdag.errors import TraceError, UsageError
 from layerdag.runtime.terminal import counted
 
 if TYPE_CHECKING:
-    from layerdag.graph.attributed_graph import AttributedGraph
-    from layerdag.runtime.notes import Note
-    from layerdag.samples.stored import StoredSample
+    from layerdag.evaluation.checking import Checked
     from layerdag.validation.fixes import FixedWorkload
     from layerdag.validation.rules import Finding
 
@@ -33,27 +29,6 @@ EXAMPLE = (
     "  layerdag validate --rules               # what is checked, and why\n"
     "  layerdag validate traces/gpt2 --fix --out fixed/gpt2    # repair what has one safe answer"
 )
-
-
-@dataclass(frozen=True)
-class Checked:
-    """A workload or graph that was checked, or a part with many of them.
-
-    Attributes:
-        target: Its path.
-        findings: What is wrong.
-        num_ranks: Ranks of a workload; None for anything else, and for what cannot be read.
-        count: Workloads and graphs.
-        alone: How many of them have one rank.
-        notes: What the reader did not understand.
-    """
-
-    target: Path
-    findings: "tuple[Finding, ...]"
-    num_ranks: int | None = None
-    count: int = 1
-    alone: int = 0
-    notes: "tuple[Note, ...]" = ()
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -74,6 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the findings; 1 if there is an error (or, with ``--strict``, a warning)."""
+    from layerdag.evaluation.checking import check_path
     from layerdag.samples.manifest import caution_about
     from layerdag.validation.rules import has_errors
 
@@ -85,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
         return _fix(args)
     if args.out:
         raise UsageError("--out needs --fix; add it or leave it out.")
-    checked = [one for path in args.paths for one in _checked(Path(path), args.comm_group)]
+    checked = [one for path in args.paths for one in check_path(Path(path), args.comm_group)]
     findings = [finding for one in checked for finding in one.findings]
     notes = [note for one in checked for note in one.notes]
     cautions = [*dict.fromkeys(filter(None, (caution_about(Path(path)) for path in args.paths)))]
@@ -93,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
         "checked": [str(one.target) for one in checked],
         "one_rank": [str(one.target) for one in checked if one.alone == one.count],
         "valid": not has_errors(findings),
-        "findings": [finding_json(finding) for finding in findings],
+        "findings": [finding.to_json() for finding in findings],
         "notes": notes_json(notes),
         **({"cautions": cautions} if cautions else {}),
     }
@@ -104,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
     return int(has_errors(findings) or (args.strict and bool(findings or notes)))
 
 
-def _lines(checked: Sequence[Checked], findings: "Sequence[Finding]") -> Iterator[str]:
+def _lines(checked: "Sequence[Checked]", findings: "Sequence[Finding]") -> Iterator[str]:
     from layerdag.validation.fixes import FIXABLE
     from layerdag.validation.rules import Severity
 
@@ -124,131 +100,6 @@ def _lines(checked: Sequence[Checked], findings: "Sequence[Finding]") -> Iterato
     if findings:
         verdict = f"{counted(errors, 'error')}, {counted(len(findings) - errors, 'warning')}"
     yield f"{count} {noun} checked: {verdict}"
-
-
-def _checked(path: Path, groups: str | None) -> Iterator[Checked]:
-    """Yield what was checked at a path; of samples in parts one for each part."""
-    parts = parts_at(path)
-    if parts is None:
-        yield from (_check(target, groups) for target in _targets(path))
-    else:
-        yield from map(check_part, parts)
-
-
-def _targets(path: Path) -> Iterator[Path]:
-    from layerdag.codec.formats import flow_format
-    from layerdag.runtime.files import entries_in
-    from layerdag.traces.chakra.workload import RankFile
-
-    if not path.is_dir():
-        yield path
-        return
-    entries = entries_in(path)
-    prefixes = set()
-    for file in (child for child in entries if child.match("*.et*") and child.is_file()):
-        found = RankFile.from_name(file.name)
-        ranked = found and found.prefix and file.name.startswith(f"{found.prefix}.")
-        prefixes.add(found.prefix if found and ranked else file.name)
-    graphs = [child for child in entries if child.is_file() and flow_format(child)]
-    inner = [child for child in entries if child.is_dir()]
-    yield from (path / prefix for prefix in sorted(prefixes))
-    yield from graphs
-    for folder in inner:
-        yield from _targets(folder)
-    if not (graphs or inner or prefixes):
-        raise TraceError(f"{path}: holds no trace and no graph; give a folder of .et files.")
-
-
-def _check(target: Path, groups: str | None) -> Checked:
-    """Check one workload or graph; what cannot be read is a finding like any other."""
-    from layerdag.codec.formats import Content, ReadOptions, recognize
-    from layerdag.samples.writer import why_not_samples
-    from layerdag.traces.chakra.workload import holds_rank_files
-    from layerdag.validation.checking import check_group_file, check_workload
-
-    def is_sampled() -> bool:
-        return not all(map(why_not_samples, (target.parent, target.parent.parent)))
-
-    try:
-        place = recognize(target)
-        if place.content is Content.GRAPH:
-            graph = place.graph()
-            findings = _check_graph(target, graph, is_sampled=is_sampled())
-            return Checked(target, tuple(findings), notes=graph.notes)
-        workload = place.traces(ReadOptions(groups))
-        described = check_group_file(workload) if groups or holds_rank_files(target) else []
-        findings = described + check_workload(workload)
-    except DataError as error:
-        return Checked(target, (_unreadable(target, error),))
-    if findings and is_sampled():
-        findings = [replace(finding, sampled=True) for finding in findings]
-    ranks = workload.num_ranks
-    return Checked(target, tuple(findings), ranks, alone=int(ranks == 1), notes=workload.notes)
-
-
-def _unreadable(path: Path, error: DataError) -> "Finding":
-    from layerdag.validation.rules import TRACE_RULES, Finding
-
-    found = " ".join(str(error).split()).removeprefix(f"{path}: ").rstrip(".")
-    return Finding(TRACE_RULES["readable"], str(path), None, found)
-
-
-def _check_graph(
-    target: Path, graph: "AttributedGraph", *, is_sampled: bool
-) -> "Sequence[Finding]":
-    from layerdag.codec.formats import FORWARD_PROGRAM, format_of_file
-    from layerdag.evaluation.graph_findings import graph_findings
-    from layerdag.programs.forward_program import Program
-
-    if format_of_file(target) is FORWARD_PROGRAM:  # whose graph lacks what it returns
-        return [replace(found, where=str(target)) for found in Program.load(target).check()]
-    return graph_findings(replace(graph, name=str(target)), in_layer_order=is_sampled)
-
-
-def parts_at(path: Path) -> Sequence[Path] | None:
-    """Return the parts at a path, those that are missing included; None if it is something else.
-
-    Raises:
-        DataError: If the file of the run is damaged.
-    """
-    from layerdag.samples.manifest import SampleRun, is_run
-
-    if path.is_file():
-        is_part = path.name.endswith((".tar", ".tar.gz", ".tar.xz", ".parquet"))
-        return [path] if is_part else None
-    if not is_run(path):
-        return None
-    run = SampleRun.read(path)
-    return [path / run.file_of(part) for part in range(run.num_parts)]
-
-
-def check_part(path: Path) -> Checked:
-    """Check all samples of a part; what cannot be read is a finding like any other."""
-    from layerdag.samples.reader import iter_samples
-
-    findings: list[Finding] = []
-    count = alone = 0
-    try:
-        for sample in iter_samples(path):
-            count += 1
-            found, ranks = _check_sample(sample)
-            alone += ranks == 1
-            findings += [replace(finding, sampled=True) for finding in found]
-    except DataError as error:
-        findings.append(_unreadable(path, error))
-    return Checked(path, tuple(findings), count=max(count, 1), alone=alone)
-
-
-def _check_sample(sample: "StoredSample") -> "tuple[Sequence[Finding], int | None]":
-    from layerdag.validation.checking import check_group_file, check_workload
-
-    if sample.is_job:
-        workload = sample.workload()
-        described = check_group_file(workload) if sample.files else []
-        return [*described, *check_workload(workload)], workload.num_ranks
-    from layerdag.evaluation.graph_findings import graph_findings  # loads torch
-
-    return graph_findings(replace(sample.graph, name=sample.source), in_layer_order=True), None
 
 
 def _fix(args: argparse.Namespace) -> int:
@@ -275,11 +126,8 @@ def _fix(args: argparse.Namespace) -> int:
         "written": None if refused else args.out,
         "refused": refused,
         "valid": not refused and fixed.is_valid,
-        "fixes": [
-            {"rule": f.rule.id, "where": f.where, "node": f.node, "done": f.done, "count": f.count}
-            for f in fixed.fixes
-        ],
-        "findings": [finding_json(finding) for finding in fixed.findings],
+        "fixes": [fix.to_json() for fix in fixed.fixes],
+        "findings": [finding.to_json() for finding in fixed.findings],
     }
     print_figures(args.json, figures, _fix_lines(fixed, args.out, refused))
     return int(bool(refused) or not fixed.is_valid or (args.strict and bool(fixed.findings)))
@@ -306,29 +154,19 @@ def _print_rules(as_json: bool) -> int:
     from layerdag.validation.rules import TRACE_RULES
     from layerdag.validation.whole_program import WHOLE_PROGRAM_RULES
 
-    listed: dict[str, list[dict[str, object]]] = {}
-    lines = []
+    listed, lines = {}, []
     for name, table in (
         ("traces", TRACE_RULES),
         ("steps", WHOLE_PROGRAM_RULES),
         ("graphs", GRAPH_RULES),
         ("programs", PROGRAM_RULES),
     ):
-        listed[name] = []
+        fixable = FIXABLE if name == "traces" else ()
+        listed[name] = [rule.to_json() | {"fixable": rule.id in fixable} for rule in table.values()]
         lines.append(f"Rules on {name}:")
         for rule in table.values():
-            fixable = name == "traces" and rule.id in FIXABLE
-            listed[name].append(
-                {
-                    "id": rule.id,
-                    "severity": rule.severity.value,
-                    "what": rule.what,
-                    "remedy": rule.remedy,
-                    "remedy_if_sampled": rule.if_sampled or rule.remedy,
-                    "fixable": fixable,
-                }
-            )
-            severity = f"{rule.severity.value}{', --fix' if fixable else ''}"
-            lines.append(f"  {rule.id} ({severity}): {rule.what}\n      {rule.remedy}")
+            fix = ", --fix" if rule.id in fixable else ""
+            lines.append(f"  {rule.id} ({rule.severity.value}{fix}): {rule.what}")
+            lines.append(f"      {rule.remedy}")
     print_figures(as_json, listed, lines)
     return 0
