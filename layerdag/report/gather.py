@@ -15,7 +15,7 @@ from layerdag.evaluation.metrics.descriptor_metrics import descriptors
 from layerdag.evaluation.metrics.whole_programs import JOB_METRICS
 from layerdag.evaluation.similarity import QualityReport, histograms_of
 from layerdag.evaluation.validity import StructureReport
-from layerdag.graph.attributed_graph import AttributedGraph
+from layerdag.graph.attributed_graph import LABEL, AttributedGraph
 from layerdag.hardware.operators import OperatorKind, operator_kind
 from layerdag.privacy.copies import Novelty
 from layerdag.report.content import (
@@ -38,7 +38,7 @@ from layerdag.simulator.compute import MeasuredCompute
 from layerdag.simulator.config import NetworkConfig, SystemConfig, Topology, UnsupportedCollectives
 from layerdag.simulator.run import SimulationResult, simulate
 from layerdag.surrogates.families.registry import FAMILIES
-from layerdag.surrogates.targets import Labeled
+from layerdag.surrogates.targets import labeled
 from layerdag.surrogates.training_sets import REAL, SHUFFLED, SYNTHETIC
 from layerdag.surrogates.tstr import TransferReport, evaluate_tstr
 from layerdag.traces.trace import NodeType, Workload
@@ -323,30 +323,21 @@ def transferred(
         families: Of surrogates.
         seeds: Of the fits.
     """
-    names = [a.name for a in data.schema.attributes]
-    column = names.index(HIDDEN_FROM_SURROGATE) if HIDDEN_FROM_SURROGATE in names else None
-
-    def labeled(dags: Sequence[DAG]) -> Labeled:
-        target_B = np.array([float(dag.conditions["label"]) for dag in dags])
-        return Labeled(tuple(_without(dag, column) for dag in dags), target_B)
-
+    schema = data.schema
+    hidden = [a.name for a in schema.attributes if a.name == HIDDEN_FROM_SURROGATE]
+    train, made, test = (
+        labeled(dags, schema, LABEL, hidden)
+        for dags in (data.graphs["train"], [one.dag for one in samples], data.graphs["test"])
+    )
     return evaluate_tstr(
-        labeled(data.graphs["train"]),
-        labeled([sample.dag for sample in samples]),
-        labeled(data.graphs["test"]),
-        data.schema.sizes(),
+        train,
+        made,
+        test,
+        schema.sizes(),
         {name: FAMILIES[name] for name in families},
         seeds=tuple(seeds),
         conditions=(REAL, SYNTHETIC, SHUFFLED),
     )
-
-
-def _without(dag: DAG, column: int | None) -> DAG:
-    if column is None:
-        return dag
-    x_NA = dag.x_NA.clone()
-    x_NA[:, column] = 0
-    return dag.with_columns(x_NA)
 
 
 SOURCES = ("real train", "real test", "synthetic")

@@ -13,6 +13,7 @@ from layerdag.runtime.rng import numpy_generator
 from layerdag.simulator.compute import MeasuredCompute
 from layerdag.simulator.learned import OperatorTrees, measured_rows
 from layerdag.statistics import Interval, bootstrap_weights
+from layerdag.surrogates.scoring import too_few_tested
 from layerdag.traces.chakra.corpus import read_index, read_runs
 from layerdag.traces.trace import Trace
 
@@ -36,6 +37,16 @@ class OperatorErrors:
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
         return asdict(self)
+
+    def __str__(self) -> str:
+        """Return a line for each figure."""
+        lines = [f"on {self.operators:,} operators of {self.jobs} test jobs:"]
+        for name, (value, around) in self.figures.items():
+            shown = f"  ({around.low:.3g} to {around.high:.3g})" if around else ""
+            lines.append(f"  {name:18} {value:8.3g}{shown}")
+        if few := too_few_tested(self.jobs, "jobs"):
+            lines.append(f"  {few}")
+        return "\n".join(lines)
 
 
 def fit_operators(

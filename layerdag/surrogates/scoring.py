@@ -8,7 +8,7 @@ whatever the model, on average over graphs; some kinds of graphs may be covered 
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, final
@@ -283,6 +283,36 @@ class SurrogateScores:
             for score in part["scores"].values():
                 score["value"] = score["value"] if np.isfinite(score["value"]) else None
         return data
+
+    def __str__(self) -> str:
+        """Return a line for each score and level, then a table of the groups."""
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        for name, score in self.scores.items():
+            around = score.interval
+            shown = f"  ({around.low:.3g} to {around.high:.3g})" if around else ""
+            yield f"  {name:18} {score.value:8.3g}{shown}"
+        for one in self.coverage:
+            factor = f"upper end {one.width:.2f} times the lower"
+            width = factor if one.is_factor else f"width {one.width:.3g}"
+            yield (
+                f"  intervals of {one.level:.0%} hold {one.covered:.0%} of the targets "
+                f"({one.interval.low:.0%} to {one.interval.high:.0%}); median {width}"
+            )
+        if self.verdict:
+            yield f"  {self.verdict}"
+        if not self.groups:
+            return
+        columns = ("spearman", "mape", "within_10_percent")
+        first = max(len(name) for name in [*self.groups, "group"])
+        level = next((one.level for one in self.coverage if one.level == 0.9), None)
+        heads = "".join(f"{name:>19}" for name in columns) + ("   90 % held" if level else "")
+        yield f"  {'group':{first}}  graphs{heads}"
+        for name, group in self.groups.items():
+            cells = "".join(f"{group.scores[column].value:19.3g}" for column in columns)
+            held = "".join(f"{c.covered:12.0%}" for c in group.coverage if c.level == level)
+            yield f"  {name:{first}}  {group.graphs:6}{cells}{held}"
 
 
 def evaluation(

@@ -353,6 +353,30 @@ class FittedSurrogate:
         seen = self._seen(encoded(graphs, self.schema))
         return [known.outside(dag, self.schema) if known else "" for dag in seen]
 
+    def prediction_rows(
+        self, names: Sequence[str], dags: Sequence[DAG], level: float = LEVEL
+    ) -> list[dict[str, Any]]:
+        """Return for each named graph the first target with its interval, and ``others``."""
+        columns = [one._columns(dags, level) for one in (self, *self.others)]
+        rows = []
+        for index, (name, strange) in enumerate(
+            zip(names, self.out_of_distribution(dags), strict=True)
+        ):
+            first, *others = ({key: one[key][index] for key in one} for one in columns)
+            row: dict[str, Any] = {"path": name, self.target: first.pop("value"), **first}
+            row["unfamiliar"] = strange
+            if others:
+                row["others"] = dict(zip(self.targets[1:], others, strict=True))
+            rows.append(row)
+        return rows
+
+    def _columns(self, dags: Sequence[DAG], level: float) -> dict[str, list[float]]:
+        if self.calibration is None:
+            return {"value": self.predict(dags).tolist()}
+        found = self.predict_intervals(dags, level)
+        ends = {"low": found.low_B.tolist(), "high": found.high_B.tolist()}
+        return {"value": found.value_B.tolist(), **ends, "level": [level] * len(dags)}
+
     def evaluate(
         self, data: GraphDataset, split: Split = "test", by: str | None = None
     ) -> SurrogateScores:

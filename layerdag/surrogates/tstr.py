@@ -9,7 +9,7 @@ The other way round, surrogates that were fitted to real graphs and that no gene
 whether samples have the labels that stand beside them: the conditional error.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -22,7 +22,7 @@ from layerdag.runtime.rng import numpy_generator
 from layerdag.runtime.terminal import track
 from layerdag.statistics import Interval, bootstrap_weights
 from layerdag.surrogates.families.base import SurrogateModel
-from layerdag.surrogates.scoring import EVALUATED, SCORES, PredictionScore, scores
+from layerdag.surrogates.scoring import EVALUATED, SCORES, PredictionScore, scores, too_few_tested
 from layerdag.surrogates.targets import Labeled
 from layerdag.surrogates.training_sets import (
     CONDITIONS,
@@ -145,6 +145,41 @@ class TransferReport:
         """Return what synthetic graphs add to one score."""
         wanted = (family, condition, score)
         return next(g for g in self.gains if (g.family, g.condition, g.score) == wanted)
+
+    def __str__(self) -> str:
+        """Return a line for each family and condition, then what the rows say together."""
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        yield f"tested on {self.tested_on} real graphs, seeds {', '.join(map(str, self.seeds))}"
+        width = max(len(row.condition) for row in self.rows)
+        for row in self.rows:
+            figures = "  ".join(f"{name} {one.mean:7.3f}" for name, one in row.scores.items())
+            yield f"{row.family:16} {row.condition:{width}}  {row.trained_on:5} graphs  {figures}"
+        for reached in self.fractions:
+            if reached.score in RELATIVE and reached.interval is not None:
+                yield (
+                    f"{reached.family:16} synthetic reaches {reached.value:.0%} of the real "
+                    f"{reached.score} (95 % interval {reached.interval.low:.0%} to "
+                    f"{reached.interval.high:.0%})"
+                )
+        for gain in self.gains:
+            if gain.score in RELATIVE and gain.interval is not None:
+                yield (
+                    f"{gain.family:16} {gain.condition}: {gain.score} {gain.value:+.3f} beside the "
+                    f"real ones alone (95 % interval {gain.interval.low:+.3f} to "
+                    f"{gain.interval.high:+.3f})"
+                )
+        for one in self.conditional:
+            off, off_real = (100 * found["mape"].mean for found in (one.synthetic, one.real))
+            rank, rank_real = (found["spearman"].mean for found in (one.synthetic, one.real))
+            yield (
+                f"{one.family:16} fitted to real graphs: mean error {off:.0f} % on the labels of "
+                f"samples, {off_real:.0f} % on those of real test graphs (spearman {rank:.3f} and "
+                f"{rank_real:.3f})"
+            )
+        if few := too_few_tested(self.tested_on, "real test graphs"):
+            yield few
 
 
 Fit = Callable[[Sequence[DAG], np.ndarray, GraphSizes, int], SurrogateModel]

@@ -2,134 +2,14 @@
 
 import argparse
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from layerdag.cli.printing import add_json, report_data, warn
 from layerdag.errors import UsageError
 from layerdag.runtime.terminal import counted
-
-if TYPE_CHECKING:
-    from layerdag.dag.dag import DAG
-    from layerdag.surrogates.operators import OperatorErrors
-    from layerdag.surrogates.scoring import SurrogateScores
-    from layerdag.surrogates.surrogate import FittedSurrogate
-    from layerdag.surrogates.tstr import TransferReport
-
-
-def prediction_rows(
-    model: "FittedSurrogate", paths: Sequence[str], dags: "Sequence[DAG]", level: float
-) -> Iterator[dict[str, Any]]:
-    """Yield for each graph its path, the first target with its interval, and ``others``."""
-    columns = [_columns(one, dags, level) for one in (model, *model.others)]
-    for index, (path, strange) in enumerate(
-        zip(paths, model.out_of_distribution(dags), strict=True)
-    ):
-        first, *others = ({key: one[key][index] for key in one} for one in columns)
-        row: dict[str, Any] = {"path": path, model.target: first.pop("value"), **first}
-        row["unfamiliar"] = strange
-        if others:
-            row["others"] = dict(zip(model.targets[1:], others, strict=True))
-        yield row
-
-
-def prediction_text(row: Mapping[str, Any], target: str) -> str:
-    """Return one predicted number of a row with its interval in brackets."""
-    found = row["others"][target] if target in row.get("others", ()) else row
-    number = found.get("value", found.get(target))
-    if "low" not in found:
-        return f"{number:.6g}"
-    around = f"{found['low']:.4g} to {found['high']:.4g}"
-    return f"{number:.6g} ({100 * found['level']:.4g} % interval: {around})"
-
-
-def _columns(one: "FittedSurrogate", dags: "Sequence[DAG]", level: float) -> dict[str, list[float]]:
-    if one.calibration is None:
-        return {"value": one.predict(dags).tolist()}
-    found = one.predict_intervals(dags, level)
-    ends = {"low": found.low_B.tolist(), "high": found.high_B.tolist()}
-    return {"value": found.value_B.tolist(), **ends, "level": [level] * len(dags)}
-
-
-def operator_lines(errors: "OperatorErrors | None") -> Iterator[str]:
-    """Yield one line for each figure of predicted operators; nothing without test jobs."""
-    if errors is None:
-        return
-    from layerdag.surrogates.scoring import too_few_tested
-
-    yield f"on {errors.operators:,} operators of {errors.jobs} test jobs:"
-    for name, (value, around) in errors.figures.items():
-        shown = f"  ({around.low:.3g} to {around.high:.3g})" if around else ""
-        yield f"  {name:18} {value:8.3g}{shown}"
-    if few := too_few_tested(errors.jobs, "jobs"):
-        yield f"  {few}"
-
-
-def evaluation_lines(found: "SurrogateScores") -> Iterator[str]:
-    """Yield one line for each score and level, then a table of the groups."""
-    for name, score in found.scores.items():
-        around = score.interval
-        shown = f"  ({around.low:.3g} to {around.high:.3g})" if around else ""
-        yield f"  {name:18} {score.value:8.3g}{shown}"
-    for one in found.coverage:
-        factor = f"upper end {one.width:.2f} times the lower"
-        width = factor if one.is_factor else f"width {one.width:.3g}"
-        yield (
-            f"  intervals of {one.level:.0%} hold {one.covered:.0%} of the targets "
-            f"({one.interval.low:.0%} to {one.interval.high:.0%}); median {width}"
-        )
-    if found.verdict:
-        yield f"  {found.verdict}"
-    if not found.groups:
-        return
-    columns = ("spearman", "mape", "within_10_percent")
-    first = max(len(name) for name in [*found.groups, "group"])
-    level = next((one.level for one in found.coverage if one.level == 0.9), None)
-    heads = "".join(f"{name:>19}" for name in columns) + ("   90 % held" if level else "")
-    yield f"  {'group':{first}}  graphs{heads}"
-    for name, group in found.groups.items():
-        cells = "".join(f"{group.scores[column].value:19.3g}" for column in columns)
-        held = "".join(f"{c.covered:12.0%}" for c in group.coverage if c.level == level)
-        yield f"  {name:{first}}  {group.graphs:6}{cells}{held}"
-
-
-def transfer_lines(report: "TransferReport") -> Iterator[str]:
-    """Yield one line for each family and condition, then what the rows say together."""
-    from layerdag.surrogates.scoring import too_few_tested
-    from layerdag.surrogates.tstr import RELATIVE
-
-    yield f"tested on {report.tested_on} real graphs, seeds {', '.join(map(str, report.seeds))}"
-    width = max(len(row.condition) for row in report.rows)
-    for row in report.rows:
-        figures = "  ".join(f"{name} {one.mean:7.3f}" for name, one in row.scores.items())
-        yield f"{row.family:16} {row.condition:{width}}  {row.trained_on:5} graphs  {figures}"
-    for reached in report.fractions:
-        if reached.score in RELATIVE and reached.interval is not None:
-            yield (
-                f"{reached.family:16} synthetic reaches {reached.value:.0%} of the real "
-                f"{reached.score} (95 % interval {reached.interval.low:.0%} to "
-                f"{reached.interval.high:.0%})"
-            )
-    for gain in report.gains:
-        if gain.score in RELATIVE and gain.interval is not None:
-            yield (
-                f"{gain.family:16} {gain.condition}: {gain.score} {gain.value:+.3f} beside the "
-                f"real ones alone (95 % interval {gain.interval.low:+.3f} to "
-                f"{gain.interval.high:+.3f})"
-            )
-    for one in report.conditional:
-        off, off_real = (100 * found["mape"].mean for found in (one.synthetic, one.real))
-        rank, rank_real = (found["spearman"].mean for found in (one.synthetic, one.real))
-        yield (
-            f"{one.family:16} fitted to real graphs: mean error {off:.0f} % on the labels of "
-            f"samples, {off_real:.0f} % on those of real test graphs (spearman {rank:.3f} and "
-            f"{rank_real:.3f})"
-        )
-    if few := too_few_tested(report.tested_on, "real test graphs"):
-        yield few
-
 
 SUMMARY = "Fit and use models that predict performance from a graph."
 EXAMPLE = (
@@ -238,7 +118,7 @@ def _fit(args: argparse.Namespace) -> Outcome:
         save_surrogate(trees, args.out, notes, overwrite=args.overwrite)
         first = f"operators of {counted(jobs, 'job')} fitted, seed {args.seed}"
         figures = {**notes, "family": trees.family, "out": args.out}
-        return figures, [first, *operator_lines(errors), written]
+        return figures, [first, *([str(errors)] if errors else []), written]
     data = ReferenceData(args.data, args.labels).load(as_jobs=True)  # programs have no costs
     report_data(data)
     targets = args.target or ["label"]
@@ -260,7 +140,7 @@ def _fit(args: argparse.Namespace) -> Outcome:
             f"{args.family} fitted on {one.notes['train']} graphs of {data.name}, "
             f"seed {args.seed}; {one.target} on {found.graphs} test graphs:"
         )
-        lines += evaluation_lines(found)
+        lines.append(str(found))
     return records[0] | settings | further, [*lines, written]
 
 
@@ -272,12 +152,22 @@ def _predict(args: argparse.Namespace) -> Outcome:
         raise UsageError(f"--level is {args.level:g}; write a fraction between 0 and 1.")
     model = FittedSurrogate.load(args.model)
     dags = encoded(args.paths, model.schema)
-    rows, lines = list(prediction_rows(model, args.paths, dags, args.level)), []
+    rows, lines = model.prediction_rows(args.paths, dags, args.level), []
     for row in rows:
-        lines += [f"{row['path']}: {t} {prediction_text(row, t)}" for t in model.targets]
+        lines += [f"{row['path']}: {t} {_prediction(row, t)}" for t in model.targets]
         if row["unfamiliar"] and not args.json:
             warn(f"{row['path']} is unlike what was fitted on: {row['unfamiliar']}.")
     return rows, lines
+
+
+def _prediction(row: Mapping[str, Any], target: str) -> str:
+    """Return one predicted number of a row with its interval in brackets."""
+    found = row["others"][target] if target in row.get("others", ()) else row
+    number = found.get("value", found.get(target))
+    if "low" not in found:
+        return f"{number:.6g}"
+    around = f"{found['low']:.4g} to {found['high']:.4g}"
+    return f"{number:.6g} ({100 * found['level']:.4g} % interval: {around})"
 
 
 def _eval(args: argparse.Namespace) -> Outcome:
@@ -300,7 +190,7 @@ def _eval(args: argparse.Namespace) -> Outcome:
             f"{model.model.family} for {found.target} on {found.graphs} {args.split} graphs of "
             f"{data.name}:"
         )
-        lines += evaluation_lines(found)
+        lines.append(str(found))
     return {"split": args.split, **first.to_dict(), **further}, lines
 
 
@@ -329,4 +219,4 @@ def _tstr(args: argparse.Namespace) -> Outcome:
         seeds=range(args.seeds),
         conditions=(*CONDITIONS, *relabeled, *few_real(args.real, len(real.dags))),
     )
-    return asdict(report), transfer_lines(report)
+    return asdict(report), [str(report)]
