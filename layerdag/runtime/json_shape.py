@@ -207,15 +207,13 @@ def plain_reason(error: Exception) -> str:
     return "a value in it is of another type or length than it must be"
 
 
-_NUMBER = re.compile(
-    r"\s*[+-]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?|inf(?:inity)?|nan)\s*",
-    re.ASCII | re.IGNORECASE,
-)
-
-
 def number_in(text: str) -> float | None:
-    """Return the number that a text is, not always a finite one; None for words.
+    """Return the number in a text, perhaps not a finite one; None for words.
 
-    Python alone takes "1_000" and digits of other scripts for numbers; elsewhere they are words.
+    "1_000" and digits of other scripts, which Python takes for numbers, are words.
     """
-    return float(text) if _NUMBER.fullmatch(text) else None
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if text.isascii() and "_" not in text else None

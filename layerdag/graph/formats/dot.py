@@ -1,19 +1,19 @@
-"""DOT, the language of Graphviz, as flow graphs, both ways.
+"""DOT, the language of Graphviz, read and written as flow graphs.
 
-Only the graph is read: nodes, edges, their attributes and the defaults for these, in subgraphs as
-well. What is for drawing alone (shape, color, position) is left out. An exponent belongs to its
-number, as igraph and scripts write it, although Graphviz has none.
+Nodes, edges, their attributes and the defaults for these are read, in subgraphs as well; attributes
+for drawing alone (shape, color, position) are left out. A number may have an exponent, as igraph
+writes it, although Graphviz has none.
 
-``write_dot`` quotes the names of attributes, and not those for drawing; so "group" in quotes is an
-attribute where a file has names without quotes, too.
+``write_dot`` quotes the names of attributes except those for drawing. Therefore "group" in quotes
+is an attribute of the graph wherever a file also has names without quotes.
 """
 
 import math
 import re
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice, pairwise
+from itertools import islice, pairwise, product
 from pathlib import Path
 from typing import NoReturn
 
@@ -69,15 +69,14 @@ class _Scope:
 
 
 class Parser:
-    """Reads statements one after the other.
+    """A recursive-descent parser.
 
     Attributes:
         nodes: Attributes of each node.
-        types: Types of each edge; the last one alone in a strict graph.
-        repeated: How often each edge is given again with the same type; none in a strict graph.
+        edges: By position in ``nodes``; in a strict graph the last type of an edge is kept.
         values: Attributes of the graph.
-        dropped: Attributes of edges that are neither their type nor for drawing: how many edges
-            have each, and the line of the first.
+        dropped: Number of edges with each attribute that is neither their type nor for drawing,
+            and the line of the first.
     """
 
     def __init__(self, source: str, text: str) -> None:
@@ -89,15 +88,10 @@ class Parser:
         self._strict = self._has_plain_names = False
         self._subgraphs: dict[str, dict[str, None]] = {}
         self.nodes: dict[str, Attributes] = {}
-        self.types: dict[tuple[str, str], dict[str, None]] = {}
-        self.repeated: Counter[tuple[str, str]] = Counter()
+        self._position_of: dict[str, int] = {}
+        self.edges = ListedEdges()
         self.values: Attributes = {}
         self.dropped: dict[str, tuple[int, int]] = {}
-
-    @property
-    def edges(self) -> dict[tuple[str, str], str]:
-        """The type of each edge, that of several between two nodes joined by "+"."""
-        return {edge: "+".join(sorted(types)) for edge, types in self.types.items()}
 
     def parse(self) -> None:
         """Read the whole graph."""
@@ -112,11 +106,7 @@ class Parser:
             self._settle_names(attributes)
 
     def _begin(self) -> None:
-        """Read what a graph begins with.
-
-        Raises:
-            GraphError: If it is none, or text stands before it.
-        """
+        """Read "digraph"; GraphError if there is something else, or text before it."""
         try:
             first = found = self._name("digraph")
             if first.lower() == "strict":
@@ -132,19 +122,18 @@ class Parser:
         self._refuse(f"begins with '{shorten(first, 40)}'; a DAG needs 'digraph'")
 
     def _refuse_text_before(self) -> None:
-        """Raise GraphError if a graph begins behind some text."""
         start = _START.search(self._text)
-        if start is None or not self._text[: start.start()].strip():
-            return
-        line = self._text.count("\n", 0, start.start()) + 1
-        text = shorten(self._text.lstrip().partition("\n")[0], 40)
-        raise GraphError(
-            f"{self._source}: line 1: text stands before the graph, which begins in line {line}: "
-            f"'{text}'; remove what is above that line."
-        )
+        if start is not None and self._text[: start.start()].strip():
+            text = shorten(self._text.lstrip().partition("\n")[0], 40)
+            line = self._line_of(start.start())
+            self._refuse(
+                f"text stands before the graph, which begins in line {line}: '{text}'; remove what "
+                "is above that line",
+                at=0,
+            )
 
     def _settle_names(self, attributes: Attributes) -> None:
-        """Turn quoted names into plain ones; one for drawing stays only as ``write_dot`` has it."""
+        """Turn quoted names into plain ones, and mark those of ``write_dot`` that look drawn."""
         for name in [name for name in attributes if name[0:1] == _QUOTED]:
             value, bare = attributes.pop(name), name[1:]
             if self._has_plain_names and (bare in _FOR_DRAWING or bare == "label"):
@@ -181,16 +170,6 @@ class Parser:
         else:
             self._chain(scope, depth)
 
-    def _join(self, edge: tuple[str, str], kind: str) -> None:
-        """Enter an edge; in a strict graph the last one of two nodes stands for all."""
-        if self._strict:
-            self.types[edge] = {kind: None}
-            return
-        kinds = self.types.setdefault(edge, {})
-        if kind in kinds:
-            self.repeated[edge] += 1
-        kinds[kind] = None
-
     def _chain(self, scope: _Scope, depth: int) -> None:
         ends = [self._end(scope, depth)]
         while self._is("->") or self._is("--"):
@@ -210,10 +189,14 @@ class Parser:
             self._joined += len(sources) * len(targets)
             if self._joined > MAX_EDGES:
                 self._refuse(f"there are more than {MAX_EDGES:,} edges; split the graph")
-            for edge in ((s, t) for s in sources for t in targets):
-                self._join(edge, kind)
+            for source, target in product(sources, targets):
+                edge = self._position_of[source], self._position_of[target]
+                if self._strict:
+                    self.edges.types[edge] = {kind: None}
+                else:
+                    self.edges.add(*edge, kind)
         for name in attributes.keys() - _OF_EDGES if attributes else ():
-            count, first = self.dropped.get(name, (0, self._line()))
+            count, first = self.dropped.get(name, (0, self._line_of(self._offset)))
             self.dropped[name] = count + self._joined - joined, first
 
     def _end(self, scope: _Scope, depth: int) -> Sequence[str]:
@@ -235,6 +218,7 @@ class Parser:
             self._step()
             self._name("a port")
         if name not in self.nodes:
+            self._position_of[name] = len(self.nodes)
             self.nodes[name] = dict(scope.node)
             self._cells += len(scope.node)
             if self._cells > MAX_CELLS // 2:
@@ -299,23 +283,23 @@ class Parser:
             self._refuse(f"the file ends where {wanted} belongs; copy it again")
         return token
 
-    def _line(self) -> int:
-        offset = self._ahead[0][2] if self._ahead else self._place
+    @property
+    def _offset(self) -> int:
+        return self._ahead[0][2] if self._ahead else self._place
+
+    def _line_of(self, offset: int) -> int:
         return self._text.count("\n", 0, offset) + 1
 
-    def _refuse(self, what: str) -> NoReturn:
-        raise GraphError(f"{self._source}: line {self._line()}: {what}.")
+    def _refuse(self, what: str, at: int | None = None) -> NoReturn:
+        line = self._line_of(self._offset if at is None else at)
+        raise GraphError(f"{self._source}: line {line}: {what}.")
 
     def _read(self) -> Iterator[Token]:
         at, size = 0, len(self._text)
         while at < size:
             match = _TOKEN.match(self._text, at)
             if match is None:
-                line = self._text.count("\n", 0, at) + 1
-                raise GraphError(
-                    f"{self._source}: line {line}: {self._text[at : at + 20]!r} is no DOT; check "
-                    "the file."
-                )
+                self._refuse(f"{self._text[at : at + 20]!r} is no DOT; check the file", at)
             start, at = at, match.end()
             kind = str(match.lastgroup)
             if kind == "quoted":
@@ -325,20 +309,16 @@ class Parser:
                 at = self._end_of_markup(start)
                 yield kind, self._text[start + 1 : at - 1], start
             elif kind == "number":
-                self._require_end_of_number(start, at)
+                more = _BEHIND_NUMBER.match(self._text, at)
+                if more is not None:  # no blank between, as in "0x70" or "1.2.3"
+                    self._refuse(
+                        f"'{shorten(self._text[start : more.end()], 40)}' is neither a number nor "
+                        "a name of DOT; put it in quotes",
+                        start,
+                    )
                 yield "word", match.group(), start
             elif kind != "space":
                 yield kind, match.group(), start
-
-    def _require_end_of_number(self, start: int, end: int) -> None:
-        """Refuse a number that something else follows without a blank, as in "0x70" or "1.2.3"."""
-        more = _BEHIND_NUMBER.match(self._text, end)
-        if more is not None:
-            line = self._text.count("\n", 0, start) + 1
-            raise GraphError(
-                f"{self._source}: line {line}: '{shorten(self._text[start : more.end()], 40)}' is "
-                "neither a number nor a name of DOT; put it in quotes."
-            )
 
     def _end_of_markup(self, start: int) -> int:
         depth = 0
@@ -346,12 +326,11 @@ class Parser:
             depth += 1 if match.group() == "<" else -1
             if depth == 0:
                 return match.end()
-        line = self._text.count("\n", 0, start) + 1
-        raise GraphError(f"{self._source}: line {line}: '<' is never closed; check the file.")
+        self._refuse("'<' is never closed; check the file", start)
 
 
 _QUOTED = "\0"
-"""Stands before a quoted name of an attribute while a file is read, which cannot hold it."""
+"""Marks the quoted name of an attribute while a file is read; no file can hold it."""
 
 
 def _edge_type(attributes: Mapping[str, str]) -> str:
@@ -391,12 +370,12 @@ _OF_EDGES = {
 def read_dot(path: str | Path) -> AttributedGraph:
     """Read a directed graph; the file is not trusted.
 
-    Attributes of nodes are categories, or numbers where all values are. Nodes without attributes
-    have their name as one, unless names only number them. An edge attribute "type", "deptype" or
-    "dependency" gives the edge type; else dashed and dotted edges are "control".
+    Attributes of nodes are categories, or numbers where all values are numbers. Where no node has
+    attributes, its name becomes one, unless names only number the nodes. An edge attribute "type",
+    "deptype" or "dependency" gives the edge type; otherwise dashed and dotted edges are "control".
 
     Raises:
-        GraphError: If it is no directed graph in DOT, or has no node; names the line.
+        GraphError: If it is not a directed graph in DOT, or has no node; names the line.
     """
     try:
         text = read_parsed(path, GraphError).decode("utf-8-sig")
@@ -419,12 +398,6 @@ def read_dot(path: str | Path) -> AttributedGraph:
     )
     if not any(nodes.values()) and not are_numbers:
         nodes = {name: {"name": name} for name in nodes}
-    index_of = {name: at for at, name in enumerate(parser.nodes)}
-    edges = ListedEdges()
-    for (source, target), kind in parser.edges.items():
-        edges.add(index_of[source], index_of[target], kind)
-    for (source, target), count in parser.repeated.items():
-        edges.repeated[index_of[source], index_of[target]] = count
     conditions: dict[str, Condition] = {
         name.removeprefix(_QUOTED): float(value) if is_number(value) else value
         for name, value in parser.values.items()
@@ -433,7 +406,7 @@ def read_dot(path: str | Path) -> AttributedGraph:
     graph = listed_graph(
         source=str(path),
         name=re.sub(r"\.(dot|gv)(\.gz|\.xz)?$", "", Path(path).name, flags=re.IGNORECASE),
-        nodes=nodes, edges=edges, notes=notes, conditions=conditions,
+        nodes=nodes, edges=parser.edges, notes=notes, conditions=conditions,
     )  # fmt: skip
     names = ("data", *(name for name in graph.edge_type_names if name != "data"))
     codes = np.array([names.index(name) for name in graph.edge_type_names], np.int64)
@@ -441,23 +414,21 @@ def read_dot(path: str | Path) -> AttributedGraph:
 
 
 def _row(node: str, attributes: Mapping[str, str]) -> Attributes:
-    """Return the attributes of a node that are not for drawing; "N" behind a backslash names it."""
+    r"""Return the attributes of a node that are not for drawing; ``\N`` is its name."""
     found = {
         name: value.replace("\\N", node) if name == "label" else value
         for name, value in attributes.items()
         if name not in _FOR_DRAWING and value and not (name == "label" and value == "\\N")
     }
-    quoted = {name: value for name, value in found.items() if name[0:1] == _QUOTED}
-    return {k: v for k, v in found.items() if k not in quoted} | {
-        name[1:]: value for name, value in quoted.items()
-    }
+    plain = {name: value for name, value in found.items() if name[0:1] != _QUOTED}
+    return plain | {name[1:]: value for name, value in found.items() if name[0:1] == _QUOTED}
 
 
 def write_dot(path: str | Path, graph: AttributedGraph | GraphRows) -> tuple[Note, ...]:
-    """Write a graph that ``read_dot`` reads again; absent numbers are left out of their node.
+    """Write a graph that ``read_dot`` reads again, without absent numbers.
 
     Returns:
-        What the format cannot hold: the character NUL, which is written as U+FFFD.
+        A note if there is the character NUL, which DOT cannot hold and is written as U+FFFD.
 
     Raises:
         GraphError: If the graph contradicts itself, or a word of it is no text.

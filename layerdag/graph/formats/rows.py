@@ -1,10 +1,9 @@
-"""A graph from what other tools list: rows of attributes, names, edges; graphs of networkx.
+"""Graphs from what other tools list (rows of attributes, names, edges) and from networkx.
 
-One rule for names, loops and double edges. A node keeps the name that the file gives it. An edge
-that closes a loop has no place in a DAG: it is left out and counted as the graph-level value
-``loop_edges``. Where the file marks such edges itself, nothing more is said; any other loop is
-noted with the names of its nodes. Edges of several types between two nodes become one, whose type
-names them all. networkx, both ways, is imported when it is needed.
+A node keeps the name that the file gives it. An edge that closes a loop is left out, for a DAG has
+none, and counted as the graph-level value ``loop_edges``; unless the file itself marks such edges,
+a note names the nodes of the loop. Edges of several types between two nodes become one, whose type
+names them all.
 """
 
 import math
@@ -12,7 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
 
@@ -36,119 +35,80 @@ _BYTES_OF_CELL = 16
 
 def columns_of(
     rows: Sequence[Mapping[str, str]],
-    kinds: Mapping[str, bool] | None = None,
-    notes: NoteCollector | None = None,
-    source: str = "the graph",
+    kinds: Mapping[str, bool],
+    notes: NoteCollector,
+    source: str,
 ) -> tuple[dict[str, list[str]], dict[str, np.ndarray]]:
-    """Return the attributes of all nodes as categories and numbers; there is at least one category.
+    """Return the attributes of all nodes as categories and numbers, with at least one category.
 
-    A column of numbers may have "nan" and "inf" among them, which are no values, and empty texts.
+    "nan", "inf" and empty texts in a column of numbers are read as absent.
 
     Args:
-        rows: Attributes of each node as text; what a node lacks is "" or NaN.
+        rows: Attributes of each node as text.
         kinds: Whether an attribute may be numeric, where that is known.
-        notes: Takes what is no number where numbers stand.
-        source: What is read, for messages.
+        notes: Receives a note for each word in a column of numbers.
+        source: For messages.
 
     Raises:
-        GraphError: If a table of so many attributes does not fit into memory.
+        GraphError: If the table of all attributes is too large, or large and nearly empty.
     """
-    counts: dict[str, int] = {}
-    for row in rows:
-        for name in row:
-            counts[name] = counts.get(name, 0) + 1
-    require_cells(len(rows) * len(counts), sum(counts.values()), source)
-    sparse: dict[str, tuple[list[int], list[str]]] = {
-        name: ([], []) for name, count in counts.items() if count < len(rows)
-    }
-    for at, row in enumerate(rows) if sparse else ():
-        for name in row:
-            if name in sparse:
-                sparse[name][0].append(at)
-                sparse[name][1].append(row[name])
-    categories: dict[str, list[str]] = {}
-    numbers: dict[str, np.ndarray] = {}
-    for name in counts:
-        places, values = sparse[name] if name in sparse else (None, [row[name] for row in rows])
-        declared = (kinds or {}).get(name)
-        found = (
-            None if declared is False else _numbers(name, values, notes, declared=bool(declared))
-        )
-        if found is not None:
-            numbers[name] = np.full(len(rows), np.nan)
-            numbers[name][slice(None) if places is None else places] = found
-        else:
-            categories[name] = values if places is None else _spread(values, places, len(rows))
-    if not categories:
-        categories["kind"] = ["node"] * len(rows)
-    return categories, numbers
-
-
-def require_cells(cells: int, filled: int, source: str) -> None:
-    """Refuse a table of nodes and attributes that is large and nearly empty, or too large.
-
-    Raises:
-        GraphError: If so.
-    """
+    counts = Counter(name for row in rows for name in row)
+    cells, filled = len(rows) * len(counts), counts.total()
     if cells > max(MAX_CELLS, _FILLED * filled) or cells * _BYTES_OF_CELL > available_memory():
         raise GraphError(
             f"{source}: its nodes and attributes make a table of {cells:,} cells, of which "
             f"{filled:,} are filled; keep attributes that many nodes have, or split the graph."
         )
-
-
-def _spread(values: Sequence[str], places: Sequence[int], size: int) -> list[str]:
-    column = [""] * size
-    for at, value in zip(places, values, strict=True):
-        column[at] = value
-    return column
+    places: dict[str, list[int]] = {name: [] for name in counts}
+    columns: dict[str, list[str]] = {name: [] for name in counts}
+    for at, row in enumerate(rows):
+        for name, value in row.items():
+            places[name].append(at)
+            columns[name].append(value)
+    categories: dict[str, list[str]] = {}
+    numbers: dict[str, np.ndarray] = {}
+    for name, values in columns.items():
+        declared = kinds.get(name)
+        found = None if declared is False else _numbers(name, values, notes, bool(declared))
+        if found is not None:
+            numbers[name] = np.full(len(rows), np.nan)
+            numbers[name][places[name]] = found
+        else:
+            categories[name] = [""] * len(rows)
+            for at, value in zip(places[name], values, strict=True):
+                categories[name][at] = value
+    if not categories:
+        categories["kind"] = ["node"] * len(rows)
+    return categories, numbers
 
 
 def _numbers(
-    name: str, values: Sequence[str], notes: NoteCollector | None, *, declared: bool
-) -> np.ndarray | None:
-    """Return a column as numbers, NaN for what is none; None for a column of words."""
-    try:
-        found = np.array([_float(value) for value in values])
-    except ValueError:
-        found, words = np.full(len(values), np.nan), []
-        for at, value in enumerate(values):
-            number = number_in(value)
-            if number is not None:
-                found[at] = number
-            elif value.strip():
-                words.append(value)
-        # One word makes words of all the numbers beside it.
-        mostly = 2 * int(np.isfinite(found).sum()) > len(values)
-        if words and (declared or mostly) and notes is not None:
+    name: str, values: Sequence[str], notes: NoteCollector, declared: bool
+) -> list[float] | None:
+    """Return a column as numbers, NaN for absent values; None for a column of words."""
+    where = f"attribute '{name}'"
+    found = [number_in(value) for value in values]
+    missing = [value for value, number in zip(values, found, strict=True) if number is None]
+    words = [value for value in missing if value.strip()]
+    if words:
+        # A single word turns all the numbers beside it into words.
+        finite = sum(number is not None and math.isfinite(number) for number in found)
+        if declared or 2 * finite > len(values):
             says = "as its key says" if declared else "as most are"
-            notes.add(
-                NoteKind.NUMBER, words[0], f"no number, {says}; the attribute is words",
-                where=f"attribute '{name}'", count=len(words),
-            )  # fmt: skip
-        if words:
-            return None
-    wrong = ~np.isfinite(found)
-    empty = np.array([not value.strip() for value in values]) if wrong.any() else wrong
-    if not declared and empty.all() and len(values):
+            effect = f"no number, {says}; the attribute is words"
+            notes.add(NoteKind.NUMBER, words[0], effect, where=where, count=len(words))
         return None
-    for value, count in Counter(
-        values[at] for at in np.flatnonzero(wrong & ~empty).tolist()
-    ).items():
-        if notes is not None:
-            notes.add(
-                NoteKind.NUMBER, value, "no value; these nodes have none",
-                where=f"attribute '{name}'", count=count,
-            )  # fmt: skip
-    found[wrong] = np.nan
-    return found
-
-
-def _float(text: str) -> float:
-    number = float(text)
-    if "_" in text or not text.isascii():
-        raise ValueError(text)
-    return number
+    if not declared and values and len(missing) == len(values):
+        return None
+    wrong = Counter(
+        value
+        for value, number in zip(values, found, strict=True)
+        if number is not None and not math.isfinite(number)
+    )
+    for value, count in wrong.items():
+        effect = "no value; these nodes have none"
+        notes.add(NoteKind.NUMBER, value, effect, where=where, count=count)
+    return [math.nan if x is None or math.isinf(x) else x for x in found]
 
 
 def is_number(text: str) -> bool:
@@ -166,10 +126,10 @@ class GraphRows:
 
     Attributes:
         ids: Name of each node in the file.
-        rows: Attributes of each node; what a node lacks is left out.
+        rows: Attributes of each node, without those that it lacks.
         edges: Source, target and type of each edge.
         conditions: Graph-level values.
-        looks: Attributes of each node for drawing, which a format may leave out; none if empty.
+        looks: Attributes of each node for drawing; empty, or one entry per node.
     """
 
     name: str
@@ -201,11 +161,9 @@ class GraphRows:
 
 
 def distinct(names: Sequence[str], clean: Callable[[str], str]) -> list[str]:
-    """Return names in the letters that a file can hold, distinct as they were.
+    """Return distinct names in the characters that a file can hold; ``clean`` replaces the others.
 
-    Args:
-        names: All different.
-        clean: Returns a name in those letters; what it leaves as it is stays so.
+    A name that ``clean`` does not change is kept.
     """
     taken = {name for name in names if clean(name) == name}
     found = []
@@ -251,20 +209,15 @@ def from_networkx(graph: "nx.Graph", name: str = "") -> AttributedGraph:
         raise GraphError(
             f"{name}: the networkx graph is undirected; a DAG needs a networkx.DiGraph."
         )
-    nodes = [
-        {key: value for key, value in values.items() if value is not None}
-        for _, values in graph.nodes(data=True)
-    ]
-    kinds = {
-        key: all(_is_numeric(other[key]) for other in nodes if key in other)
-        for row in nodes
-        for key in row
-    }
-    rows = [{str(key): str(value) for key, value in row.items()} for row in nodes]
+    rows: list[dict[str, str]] = []
+    kinds: dict[str, bool] = {}
+    for _, values in graph.nodes(data=True):
+        given = {str(key): value for key, value in values.items() if value is not None}
+        rows.append({key: str(value) for key, value in given.items()})
+        for key, value in given.items():
+            kinds[key] = kinds.get(key, True) and _is_numeric(value)
     notes = NoteCollector(name)
-    categories, numbers = columns_of(
-        rows, {str(key): kind for key, kind in kinds.items()}, notes, name
-    )
+    categories, numbers = columns_of(rows, kinds, notes, name)
     index_of = {node: at for at, node in enumerate(graph.nodes)}
     ids = tuple(map(str, index_of))
     edges = {
@@ -274,7 +227,14 @@ def from_networkx(graph: "nx.Graph", name: str = "") -> AttributedGraph:
         for source, target, values in graph.edges(data=True)
     }
     itself = [source for source, target in edges if source == target]
-    conditions = _conditions(graph.graph, notes)
+    conditions: dict[str, Condition] = {}
+    for key, value in graph.graph.items():
+        if isinstance(value, str) or _is_numeric(value):
+            conditions[str(key)] = value if isinstance(value, str) else float(value)
+        elif value is not None:
+            effect = "neither a number nor a text; left out"
+            notes.add(NoteKind.ATTRIBUTE, key, effect, where="the graph")
+    conditions.pop("name", None)
     if itself:
         shown = shorten(ids[itself[0]], _LONGEST_NAME)
         notes.add(NoteKind.EDGE, f"{shown} -> {shown}", LOOP, count=len(itself))
@@ -301,31 +261,15 @@ def to_networkx(graph: AttributedGraph) -> "nx.DiGraph":
     """
     import networkx as nx
 
+    table = GraphRows.from_graph(graph)
     target = nx.DiGraph(**{"name": graph.name, **dict(graph.conditions)})
-    for node in range(graph.num_nodes):
-        values = {key: float(column[node]) for key, column in graph.numbers.items()}
-        words = {key: column[node] for key, column in graph.categories.items()}
-        target.add_node(node, **words, **{k: v for k, v in values.items() if not math.isnan(v)})
-    for (source, to), code in zip(
-        graph.edge_index_2E.T.tolist(), graph.edge_type_E.tolist(), strict=True
-    ):
-        target.add_edge(source, to, type=graph.edge_type_names[code])
+    target.add_nodes_from(enumerate(table.rows))
+    target.add_edges_from((source, to, {"type": kind}) for source, to, kind in table.edges)
     return target
 
 
 def _is_numeric(value: object) -> bool:
     return isinstance(value, int | float | np.number) and not isinstance(value, bool)
-
-
-def _conditions(values: dict[Any, Any], notes: NoteCollector) -> dict[str, Condition]:
-    found: dict[str, Condition] = {}
-    for key, value in values.items():
-        if isinstance(value, str) or _is_numeric(value):
-            found[str(key)] = value if isinstance(value, str) else float(value)
-        elif value is not None:
-            effect = "neither a number nor a text; left out"
-            notes.add(NoteKind.ATTRIBUTE, key, effect, where="the graph")
-    return {key: value for key, value in found.items() if key != "name"}
 
 
 _SHOWN_NODES = 8
@@ -337,7 +281,7 @@ class ListedEdges:
 
     Attributes:
         types: Types of each edge.
-        marked: How many the file marks as closing a loop, which are not among them.
+        marked: Number of edges left out because the file marks them as closing a loop.
         repeated: How often each edge is given again with the same type.
     """
 
@@ -346,7 +290,7 @@ class ListedEdges:
     repeated: Counter[tuple[int, int]] = field(default_factory=Counter)
 
     def add(self, source: int, target: int, kind: str) -> None:
-        """Enter an edge."""
+        """Add an edge, or a type to it."""
         kinds = self.types.setdefault((source, target), {})
         if kind in kinds:
             self.repeated[source, target] += 1
@@ -367,10 +311,9 @@ def listed_graph(
 
     Args:
         source: The file, for messages.
-        name: Of the graph.
-        nodes: Attributes of each node, by what the file calls it.
-        edges: In the order in which the graph is to have them.
-        notes: What was not understood so far; takes more.
+        nodes: Attributes of each node, by its name in the file.
+        edges: In the order of the graph's edges.
+        notes: Receives what is not understood.
         conditions: Graph-level values.
         kinds: Whether an attribute may be numeric, where the file says.
 
@@ -378,7 +321,7 @@ def listed_graph(
         GraphError: If there is no node, or the table of attributes is too large; names the file.
     """
     ids = list(nodes)
-    categories, numbers = columns_of(list(nodes.values()), kinds, notes, source)
+    categories, numbers = columns_of(list(nodes.values()), kinds or {}, notes, source)
     for (begin, end), count in edges.repeated.items():
         notes.add(
             NoteKind.EDGE, f"{ids[begin]} -> {ids[end]}", "given more than once; one is kept",

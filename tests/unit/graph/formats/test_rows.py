@@ -17,6 +17,7 @@ from layerdag.codec.recognition import suffix_of
 from layerdag.errors import GraphError
 from layerdag.graph.attributed_graph import AttributedGraph, read_json, write_json
 from layerdag.graph.formats.rows import columns_of, is_number
+from layerdag.runtime.notes import NoteCollector
 
 
 def test_finite_numbers_are_told_from_words():
@@ -25,28 +26,32 @@ def test_finite_numbers_are_told_from_words():
     assert not any(map(is_number, words))
 
 
+def columns(rows, kinds=None):
+    return columns_of(rows, kinds or {}, NoteCollector("rows"), "rows")
+
+
 def test_a_column_is_numeric_only_if_every_value_is():
-    categories, numbers = columns_of([{"op": "add", "cost": "2"}, {"op": "mul"}, {"cost": "-3"}])
+    categories, numbers = columns([{"op": "add", "cost": "2"}, {"op": "mul"}, {"cost": "-3"}])
     assert categories == {"op": ["add", "mul", ""]}
     np.testing.assert_array_equal(numbers["cost"], [2.0, math.nan, -3.0])
-    categories, numbers = columns_of([{"size": "1"}, {"size": "large"}])
+    categories, numbers = columns([{"size": "1"}, {"size": "large"}])
     assert categories == {"size": ["1", "large"]}
     assert numbers == {}
     rows = [{"id": "1", "name": "a"}, {"id": "2", "name": "b"}]
-    categories, numbers = columns_of(rows, {"id": False, "name": True})
+    categories, numbers = columns(rows, {"id": False, "name": True})
     assert categories == {"id": ["1", "2"], "name": ["a", "b"]}
     assert numbers == {}
 
 
 def test_columns_stand_in_the_order_of_their_first_node():
-    categories, numbers = columns_of([{"b": "x", "n": "1"}, {"a": "y", "m": "2", "b": "z"}])
+    categories, numbers = columns([{"b": "x", "n": "1"}, {"a": "y", "m": "2", "b": "z"}])
     assert list(categories) == ["b", "a"]
     assert list(numbers) == ["n", "m"]
 
 
 @pytest.mark.parametrize("rows", [[{}, {}], [{"cost": "1"}, {"cost": "2"}]])
 def test_nodes_without_a_category_are_of_one_kind(rows):
-    assert columns_of(rows)[0] == {"kind": ["node", "node"]}
+    assert columns(rows)[0] == {"kind": ["node", "node"]}
 
 
 @pytest.mark.parametrize(
