@@ -5,10 +5,10 @@ import math
 import re
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal
 
 import numpy as np
 
@@ -17,10 +17,12 @@ from layerdag.graph.topology import longest_path_layers
 from layerdag.runtime.files import write_bytes, write_text
 from layerdag.runtime.json_shape import (
     found_value,
+    from_json,
     number_in,
     parse_json,
     plain_reason,
     require_known,
+    require_shape,
 )
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind
 from layerdag.runtime.reading import read_parsed
@@ -50,11 +52,10 @@ class AttributedGraph:
         units: Unit of each numeric attribute.
         edge_index_2E: int64 source and target.
         edge_type_E: int64 position in ``edge_type_names``.
-        edge_type_names: Name of each edge type.
         conditions: Graph-level values by name.
         open_vocabularies: Categorical attributes in which unseen words may map to ``<other>``.
-        vocabularies: Words that an attribute's vocabulary holds even if no training graph has them.
-        node_names: What the file calls each node; none where nodes are numbered from 0.
+        vocabularies: Words of an attribute's vocabulary that training graphs need not have.
+        node_names: Names from the file; empty where nodes are numbered from 0.
         notes: What the reader did not understand.
     """
 
@@ -74,11 +75,7 @@ class AttributedGraph:
     @property
     def num_nodes(self) -> int:
         """Number of nodes (N)."""
-        for column in self.categories.values():
-            return len(column)
-        for values in self.numbers.values():
-            return len(values)
-        return 0
+        return len(next(iter((*self.categories.values(), *self.numbers.values())), ()))
 
     @property
     def edges(self) -> list[tuple[int, int]]:
@@ -100,16 +97,15 @@ class AttributedGraph:
         """Return self if columns, edges and edge types agree; cycles are found when encoding.
 
         Raises:
-            GraphError: With one sentence that names the first fault.
+            GraphError: Names the first fault.
         """
-        sizes = {name: len(column) for name, column in self.categories.items()}
-        sizes |= {name: len(values) for name, values in self.numbers.items()}
         if self.num_nodes == 0:
             raise GraphError(f"{self.name}: there is no node, or no node attribute.")
-        for name, size in sizes.items():
-            if size != self.num_nodes:
+        for name, column in (*self.categories.items(), *self.numbers.items()):
+            if len(column) != self.num_nodes:
                 raise GraphError(
-                    f"{self.name}: attribute '{name}' has {size} values for {self.num_nodes} nodes."
+                    f"{self.name}: attribute '{name}' has {len(column)} values for "
+                    f"{self.num_nodes} nodes."
                 )
         num_edges = self.edge_index_2E.shape[1]
         if self.edge_type_E.shape != (num_edges,):
@@ -151,7 +147,7 @@ class AttributedGraph:
 
 
 def finite_conditions(graph: AttributedGraph) -> dict[str, Condition]:
-    """Return the conditions of a graph without numbers that are none (NaN, infinity)."""
+    """Return the conditions of a graph without NaN and infinity."""
     return {
         name: value
         for name, value in graph.conditions.items()
@@ -160,7 +156,7 @@ def finite_conditions(graph: AttributedGraph) -> dict[str, Condition]:
 
 
 def written_name(name: str) -> str:
-    """Return what a file calls a graph: its own name, of an absolute path the last part alone."""
+    """Return the name of a graph for a file: of a path from outside only the last part."""
     parts = re.split(r"[/\\]", name)
     from_outside = name[:1] in "/\\~" or parts[0] == ".." or re.match(r"[A-Za-z]:[/\\]", name)
     return next((part for part in reversed(parts) if part), "") if from_outside else name
@@ -168,11 +164,19 @@ def written_name(name: str) -> str:
 
 JSON_FORMAT = "layerdag-graph-1"
 
-_KEYS = {
-    *("format", "name", "categories", "numbers", "units", "edges", "edge_types"),
-    *("edge_type_names", "conditions", "node_names"),
-}
-_MALFORMED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
+
+@dataclass(frozen=True)
+class _Document:
+    format: str
+    name: str
+    categories: dict[str, list[str]]
+    numbers: dict[str, list[float | None]]
+    units: dict[str, str]
+    edges: list[tuple[int, int]]
+    edge_types: list[str]
+    edge_type_names: tuple[str, ...]
+    conditions: dict[str, object]
+    node_names: tuple[str, ...] = ()
 
 
 def write_json(path: str | Path, graph: AttributedGraph) -> None:
@@ -219,116 +223,55 @@ def decode_json(content: bytes, source: str) -> AttributedGraph:
     """Return the graph in the content of a file; see ``read_json``."""
     try:
         data = parse_json(content)
-        if not isinstance(data, dict):
-            raise ValueError("it is no object")
+        require_shape(data, dict)
         if data.get("format") != JSON_FORMAT:
             raise ValueError(
-                f"its format is {json.dumps(data.get('format')):.40}, not '{JSON_FORMAT}'"
+                f"its format is {found_value(data.get('format'))}, not '{JSON_FORMAT}'"
             )
+        found = from_json(_Document, data)
         notes = NoteCollector(source)
-        for key in data.keys() - _KEYS:
+        for key in data.keys() - {field.name for field in fields(_Document)}:
             notes.add(NoteKind.KEY, key, "unknown; left out")
-        names = tuple(_texts(_member(data, "edge_type_names", list), "edge_type_names"))
-        units = _member(data, "units", dict)
+        names = found.edge_type_names
+        unknown = next((word for word in found.edge_types if word not in names), None)
+        if unknown is not None:
+            raise ValueError(f"edge_types has '{unknown:.40}', which edge_type_names lacks")
+        conditions: dict[str, Condition] = {}
+        for name, value in found.conditions.items():
+            if isinstance(value, str):
+                conditions[name] = value
+            elif type(value) in (int, float) and math.isfinite(value):
+                conditions[name] = float(value)
+            elif value is not None:
+                effect = "neither a number nor a text; left out"
+                notes.add(NoteKind.ATTRIBUTE, name, effect, where="conditions")
         return AttributedGraph(
-            name=_member(data, "name", str),
-            categories={
-                k: _texts(column, f"categories.{k}")
-                for k, column in _member(data, "categories", dict).items()
-            },
-            numbers={
-                k: _floats(column, f"numbers.{k}")
-                for k, column in _member(data, "numbers", dict).items()
-            },
-            units=dict(zip(units, _texts([*units.values()], "units"), strict=True)),
-            edge_index_2E=_pairs(_member(data, "edges", list)),
-            edge_type_E=_edge_types(_member(data, "edge_types", list), names),
+            name=found.name,
+            categories=found.categories,
+            numbers={k: np.array(column, np.float64) for k, column in found.numbers.items()},
+            units=found.units,
+            edge_index_2E=np.array(found.edges, np.int64).reshape(-1, 2).T,
+            edge_type_E=np.array([names.index(word) for word in found.edge_types], np.int64),
             edge_type_names=names,
-            conditions=_conditions(_member(data, "conditions", dict), notes),
-            node_names=tuple(_texts(data.get("node_names", []), "node_names")),
+            conditions=conditions,
+            node_names=found.node_names,
             notes=notes.notes,
         ).checked()
-    except GraphError:
-        raise
-    except _MALFORMED as error:
+    except (ValueError, OverflowError, RecursionError) as error:
         raise GraphError(
             f"{source}: is not a graph in layerdag's JSON ({error}); write it with layerdag sample."
         ) from error
 
 
-_WORDS: dict[type, str] = {str: "a text", list: "a list", dict: "an object"}
-J = TypeVar("J")
-
-
-def _member(data: Mapping[str, Any], key: str, kind: type[J]) -> J:
-    if key not in data:
-        raise ValueError(f"'{key}' is missing")
-    value = data[key]
-    if not isinstance(value, kind):
-        raise ValueError(f"'{key}' must be {_WORDS[kind]}, found {json.dumps(value):.40}")
-    return value
-
-
-def _texts(column: Any, where: str) -> list[str]:
-    if not isinstance(column, list) or not set(map(type, column)) <= {str}:
-        raise ValueError(f"'{where}' must be a list of texts")
-    return column
-
-
-def _floats(column: Any, where: str) -> np.ndarray:
-    """Return a column of numbers, NaN for null. Raises ValueError if it is none."""
-    if not isinstance(column, list) or not set(map(type, column)) <= {int, float, type(None)}:
-        raise ValueError(f"'{where}' must be a list of numbers, null where there is none")
-    return np.array([math.nan if v is None else float(v) for v in column])
-
-
-def _pairs(edges: list[Any]) -> np.ndarray:
-    """Return the ends of edges, int64 (2, E). Raises ValueError if they are no pairs."""
-    try:
-        pairs_E2 = np.array(edges or np.zeros((0, 2), np.int64))
-    except ValueError:  # lists of different lengths
-        pairs_E2 = np.zeros(1)
-    if pairs_E2.ndim != 2 or pairs_E2.shape[1] != 2 or pairs_E2.dtype.kind != "i":
-        raise ValueError("'edges' must be a list of pairs of node numbers")
-    return pairs_E2.astype(np.int64).T
-
-
-def _edge_types(types: Any, names: tuple[str, ...]) -> np.ndarray:
-    for word in types:
-        if word not in names:
-            raise ValueError(f"edge_types has {json.dumps(word):.40}, which edge_type_names lacks")
-    return np.array([names.index(word) for word in types], dtype=np.int64)
-
-
-def _conditions(data: Mapping[str, Any], notes: NoteCollector) -> dict[str, Condition]:
-    found: dict[str, Condition] = {}
-    for name, value in data.items():
-        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-            found[str(name)] = float(value)
-        elif isinstance(value, str):
-            found[str(name)] = value
-        elif value is not None:
-            notes.add(
-                NoteKind.ATTRIBUTE, name, "neither a number nor a text; left out",
-                where="conditions",
-            )  # fmt: skip
-    return found
-
-
 Split = Literal["train", "val", "test"]
-
-
 SPLITS: tuple[Split, ...] = ("train", "val", "test")
 
-
 LABEL = "label"
-"""Name of the condition that surrogates predict where nothing else is asked: a time or a cost."""
-
+"""Name of the condition that surrogates predict by default: a time or a cost."""
 
 NAME, SPLIT = "name", "split"
 STEP_TIMES = ".steps.json"
-"""Ending of the file with the measured step times of a job, behind the prefix of its traces."""
-
+"""Suffix of the file with the measured step times of a job, after the prefix of its traces."""
 
 MAX_COLUMNS = 256
 """Columns of a label file, and graph-level values of a data set."""
@@ -336,13 +279,7 @@ MAX_COLUMNS = 256
 
 @dataclass(frozen=True)
 class Labels:
-    """The content of a label file.
-
-    Attributes:
-        conditions: Conditions by name of the graph.
-        splits: Split by name of the graph, where the file says.
-        notes: What was not understood.
-    """
+    """The content of a label file: conditions and splits by name of the graph."""
 
     conditions: Mapping[str, Mapping[str, Condition]]
     splits: Mapping[str, Split]
@@ -374,31 +311,34 @@ def read_labels(path: str | Path) -> Labels:
         DataError: If the file is missing or of another form; names the line or graph.
     """
     path = Path(path)
-    table = _json_table(path) if path.suffix.lower() == ".json" else _csv_table(path)
-    if not table.rows:
+    read = _json_rows if path.suffix.lower() == ".json" else _csv_rows
+    rows, places = read(path)
+    if not rows:
         raise DataError(f"{path}: names no graph; write a line for each, or leave the file out.")
-    splits = {
-        name: _split(path, name, row.pop(SPLIT)) for name, row in table.rows.items() if SPLIT in row
-    }
-    columns = dict.fromkeys(key for row in table.rows.values() for key in row)
+    splits: dict[str, Split] = {}
+    for name, row in rows.items():
+        if SPLIT in row:
+            word = row.pop(SPLIT)
+            split = next((one for one in SPLITS if one == word.strip()), None)
+            if split is None:
+                raise DataError(
+                    f"{path}: graph '{name}' is of split '{word}'; write one of "
+                    f"{', '.join(SPLITS)}."
+                )
+            splits[name] = split
+    columns = dict.fromkeys(key for row in rows.values() for key in row)
     if len(columns) > MAX_COLUMNS:
         raise DataError(
             f"{path}: has {len(columns):,} columns of conditions; keep the at most {MAX_COLUMNS} "
             "that samples are to be asked for."
         )
     notes = NoteCollector(str(path))
-    conditions: dict[str, dict[str, Condition]] = {name: {} for name in table.rows}
+    conditions: dict[str, dict[str, Condition]] = {name: {} for name in rows}
     for key in columns:
-        column = {name: row[key] for name, row in table.rows.items() if key in row}
-        for name, value in _values(path, key, column, table.places, notes).items():
+        column = {name: row[key] for name, row in rows.items() if key in row}
+        for name, value in _values(path, key, column, places, notes).items():
             conditions[name][key] = value
     return Labels(conditions, splits, notes.notes)
-
-
-@dataclass
-class _Table:
-    rows: dict[str, dict[str, str]] = field(default_factory=dict)
-    places: dict[str, str] = field(default_factory=dict)
 
 
 def _values(
@@ -436,51 +376,46 @@ def _values(
     return known
 
 
-def _csv_table(path: Path) -> _Table:
-    table = _Table()
+_Rows = tuple[dict[str, dict[str, str]], dict[str, str]]
+"""Cells of each graph by column, and the place of each graph in the file, for messages."""
+
+
+def _csv_rows(path: Path) -> _Rows:
+    rows: dict[str, dict[str, str]] = {}
+    places: dict[str, str] = {}
     for line, row in read_table(path, (NAME,)).rows():
         name = row.pop(NAME)
-        if name in table.rows:
+        if name in rows:
             raise DataError(f"{path}: graph '{name}' occurs twice; keep one line for each.")
-        table.rows[name] = {column: cell for column, cell in row.items() if cell}
-        table.places[name] = f"line {line}"
-    return table
+        rows[name] = {column: cell for column, cell in row.items() if cell}
+        places[name] = f"line {line}"
+    return rows, places
 
 
-def _json_table(path: Path) -> _Table:
+def _json_rows(path: Path) -> _Rows:
     try:
         data = parse_json(read_parsed(path).decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: is no JSON ({error}).") from None
     if not isinstance(data, dict):
         raise DataError(f"{path}: must hold an object with a graph's name for each value.")
-    table = _Table()
+    rows: dict[str, dict[str, str]] = {}
     for name, value in data.items():
         cells = value if isinstance(value, dict) else {LABEL: value}
         if not all(isinstance(cell, str | int | float) for cell in cells.values()):
             raise DataError(f"{path}: graph '{name}' has a value that is no number and no string.")
-        table.rows[name] = {
-            str(k): str(v).lower() if isinstance(v, bool) else str(v) for k, v in cells.items()
+        rows[name] = {
+            k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in cells.items()
         }
-        table.places[name] = f"graph '{name}'"
-    return table
-
-
-def _split(path: Path, name: str, word: str) -> Split:
-    for split in SPLITS:
-        if word.strip() == split:
-            return split
-    raise DataError(
-        f"{path}: graph '{name}' is of split '{word}'; write one of {', '.join(SPLITS)}."
-    )
+    return rows, {name: f"graph '{name}'" for name in rows}
 
 
 def write_step_times(prefix: str | Path, seconds: Sequence[float], ranks: int) -> Path:
-    """Write measured step times beside the traces of a job, as ``PREFIX.steps.json``.
+    """Write step times beside the traces of a job, as ``PREFIX.steps.json``.
 
     Args:
         prefix: Of the traces.
-        seconds: Wall time of each measured step, the slowest rank of each; at least one.
+        seconds: Wall time of the slowest rank in each measured step; at least one.
         ranks: Number of ranks.
     """
     path = Path(f"{prefix}{STEP_TIMES}")

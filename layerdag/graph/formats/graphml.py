@@ -1,13 +1,10 @@
-"""GraphML both ways, as graphml.graphdrawing.org has it.
+"""GraphML (graphml.graphdrawing.org), read and written.
 
-GraphML of other tools: any directed file becomes a graph with names and numbers. Keys count for
-what they are declared for, and have defaults; truth values are "true" or "1", "false" or "0"; names
-of types are read in any case, Mathematica's "Real" among them. Elements are known by their names in
-any namespace of GraphML, prefixed or not. Of yEd the label of a node is read; a node that holds a
-graph is a group, which is no node unless an edge ends there.
-
-Files that do not declare their keys, as those of HatScheT's loop library, are read as well: the
-type of such an attribute is seen from its values.
+Any directed file is read, by other tools as well. Keys apply to what they are declared for, and
+have defaults; names of types are read in any case, Mathematica's "Real" among them. Elements are
+recognized in any namespace of GraphML. From yEd the labels of nodes are read; a node that holds a
+graph is a group, which is left out unless an edge ends there. Where keys are not declared, as in
+HatScheT's loop library, the type of an attribute is seen from its values.
 """
 
 import re
@@ -56,10 +53,10 @@ _HEAD = (
 
 
 def write_graphml(path: str | Path, graph: AttributedGraph | GraphRows) -> tuple[Note, ...]:
-    """Write GraphML; absent numbers are left out of their node.
+    """Write GraphML, without absent numbers.
 
     Returns:
-        Characters that XML cannot hold, which are written as U+FFFD.
+        Notes on characters that XML cannot hold, which are written as U+FFFD.
 
     Raises:
         GraphError: If the graph contradicts itself, or a word of it is no text.
@@ -85,7 +82,8 @@ def _xml(text: str) -> str:
 def _text(graph: AttributedGraph | GraphRows) -> str:
     table = graph if isinstance(graph, GraphRows) else GraphRows.from_graph(graph.checked())
     keys = _Keys()
-    names = dict(zip(_names_of(table), distinct(_names_of(table), _xml), strict=True))
+    found = dict.fromkeys(name for row in (table.conditions, *table.rows) for name in row)
+    names = dict(zip(found, distinct(list(found), _xml), strict=True))
     values = list(_data("graph", {names[k]: v for k, v in table.conditions.items()}, keys, "    "))
     ids = [_attribute(key) for key in distinct(table.ids, _xml)]
     body = []
@@ -99,13 +97,6 @@ def _text(graph: AttributedGraph | GraphRows) -> str:
     lines = ['  <graph edgedefault="directed">', *inside, "  </graph>"]
     lines = lines if inside else ['  <graph edgedefault="directed" />']
     return _HEAD + "\n".join([*keys.lines(), *lines, "</graphml>"]) + "\n"
-
-
-def _names_of(table: GraphRows) -> list[str]:
-    names = dict.fromkeys(table.conditions)
-    for row in table.rows:
-        names.update(dict.fromkeys(row))
-    return list(names)
 
 
 class _Keys:
@@ -154,11 +145,11 @@ def _attribute(text: str) -> str:
 def read_graphml(path: str | Path) -> AttributedGraph:
     """Read a directed GraphML file: text attributes are categories, numbers are numbers.
 
-    Edges with a positive "distance" (carried by a loop to a later iteration) are left out, as a DAG
-    needs, and counted. An edge attribute "type", "deptype" or "dependency" gives the edge type.
+    Edges with a positive "distance" (to a later iteration of a loop) are left out and counted. An
+    edge attribute "type", "deptype" or "dependency" gives the edge type.
 
     Raises:
-        GraphError: If the file is no directed GraphML, has no node, or contradicts itself.
+        GraphError: If the file is not directed GraphML, has no node, or contradicts itself.
     """
     return decode_graphml(read_parsed(path, GraphError), str(path))
 
@@ -174,13 +165,13 @@ def decode_graphml(content: bytes, path: str) -> AttributedGraph:
 
 @dataclass(frozen=True)
 class _Key:
-    """What a file declares of an attribute.
+    """The declaration of an attribute.
 
     Attributes:
         name: Of the attribute.
         scope: "graph", "node", "edge" or "all".
-        kind: Its type in small letters, None where none is declared.
-        default: Of what has no value of its own.
+        kind: Its type in lower case, None where none is declared.
+        default: For elements without a value of their own.
         drawn: Whether it holds yEd's drawing of a node or edge.
     """
 
@@ -205,7 +196,7 @@ class _Reader:
         self._body = graphs[0]
         if next(self._all(self._body, "hyperedge"), None) is not None:
             raise GraphError(f"{path}: has hyperedges; a DAG needs edges between two nodes.")
-        self._keys = {key: found for key, found in map(self._declared, self._all(root, "key"))}
+        self._keys = dict(map(self._declared, self._all(root, "key")))
         self._is_drawn = any(key.drawn for key in self._keys.values())
         self._defaults = {
             scope: {
@@ -225,14 +216,17 @@ class _Reader:
         index_of = positions_of(ids, self._path)
         edges = self._edges(lines, index_of)
         rows = {key: self._row(node, "node") for key, node in zip(ids, nodes, strict=True)}
-        declared = self._kinds("node")
-        values = self._row(self._body, "graph")
         kinds = self._kinds("graph")
-        conditions = {name: _value(text, kinds.get(name)) for name, text in values.items()}
+        conditions: dict[str, Condition] = {
+            name: float(text)
+            if kinds.get(name) not in (*_TEXT, *_TRUTH) and is_number(text)
+            else text
+            for name, text in self._row(self._body, "graph").items()
+        }
         return listed_graph(
             source=self._path, name=Path(self._path).stem, nodes=rows, edges=edges,
             notes=self._notes, conditions=conditions,
-            kinds={name: kind in _NUMBERS for name, kind in declared.items()},
+            kinds={name: kind in _NUMBERS for name, kind in self._kinds("node").items()},
         )  # fmt: skip
 
     def _local(self, element: Element) -> str:
@@ -282,7 +276,6 @@ class _Reader:
         }
 
     def _nodes(self, edges: Sequence[Element]) -> list[Element]:
-        """Return the nodes, without groups where no edge ends."""
         found = list(self._all(self._body, "node"))
         for node in found:
             if node.get("id") is None:
@@ -302,7 +295,6 @@ class _Reader:
         return [node for node in found if id(node) not in without]
 
     def _require_directed(self, edges: Sequence[Element]) -> None:
-        """Raise GraphError if an edge has no direction."""
         usual = self._body.get("edgedefault")
         all_say = bool(edges) and all(edge.get("directed") == "true" for edge in edges)
         if usual == "undirected" and not all_say:
@@ -343,9 +335,15 @@ class _Reader:
         return found
 
     def _content(self, data: Element, key: _Key, scope: str) -> str | None:
-        """Return what stands in an element of data; None if that is no value."""
-        if key.drawn:
-            return self._drawn(data)
+        """Return the value in an element of data; None if it has none."""
+        if key.drawn:  # yEd's drawing of a node or edge has its label
+            labels = (
+                (label.text or "").strip()
+                for name in ("NodeLabel", "EdgeLabel")
+                for label in data.iter(f"{_YED}{name}")
+            )
+            return next(filter(None, labels), None)
+        where = f"attribute '{key.name}'"
         text = (data.text or "").strip()
         if len(data):
             self._notes.add(NoteKind.ATTRIBUTE, key.name, "holds XML, which is no value; left out")
@@ -354,30 +352,16 @@ class _Reader:
             return None
         if key.kind in _TRUTH:
             if text.lower() not in _TRUTH_VALUES:
-                self._notes.add(
-                    NoteKind.CATEGORY, text, "no truth value, as its key says; kept as a word",
-                    where=f"attribute '{key.name}'",
-                )  # fmt: skip
+                effect = "no truth value, as its key says; kept as a word"
+                self._notes.add(NoteKind.CATEGORY, text, effect, where=where)
             return _TRUTH_VALUES.get(text.lower(), text)
         if key.kind in _WHOLE and is_number(text) and float(text) % 1:
-            self._notes.add(
-                NoteKind.NUMBER, text, "a fraction, though its key says whole numbers; taken",
-                where=f"attribute '{key.name}'",
-            )  # fmt: skip
+            effect = "a fraction, though its key says whole numbers; taken"
+            self._notes.add(NoteKind.NUMBER, text, effect, where=where)
         elif key.kind in _NUMBERS and scope != "node" and not is_number(text):
-            self._notes.add(
-                NoteKind.NUMBER, text, "no number, as its key says; kept as a word",
-                where=f"attribute '{key.name}'",
-            )  # fmt: skip
+            effect = "no number, as its key says; kept as a word"
+            self._notes.add(NoteKind.NUMBER, text, effect, where=where)
         return text
-
-    def _drawn(self, data: Element) -> str | None:
-        """Return the label in yEd's drawing of a node or edge, None if there is none."""
-        for name in ("NodeLabel", "EdgeLabel"):
-            for label in data.iter(f"{_YED}{name}"):
-                if (label.text or "").strip():
-                    return str(label.text).strip()
-        return None
 
     def _edges(self, elements: Sequence[Element], index_of: Mapping[str, int]) -> ListedEdges:
         found = ListedEdges()
@@ -406,7 +390,3 @@ class _Reader:
             kind = next((row[name] for name in _EDGE_TYPE if row.get(name)), drawn)
             found.add(index_of[str(ends[0])], index_of[str(ends[1])], kind)
         return found
-
-
-def _value(text: str, kind: str | None) -> Condition:
-    return float(text) if kind not in (*_TEXT, *_TRUTH) and is_number(text) else text
