@@ -1,12 +1,12 @@
-"""Node-link JSON, as networkx and ProGraML write it and HLS data sets use it, and its kin.
+"""Node-link JSON, as networkx and ProGraML write it and HLS data sets use it, and related formats.
 
 ``{"directed": true, "graph": {...}, "nodes": [{"id": 0, ...}], "links": [{"source": 0, "target":
-1, ...}]}``; "edges" for "links" is read as well. Ends of edges are ids of nodes or, where none of
-them is one, positions in the list, as D3 and older networkx count. Control flow has loops: edges
-that close one are left out, and counted as the graph-level value ``loop_edges``.
+1, ...}]}``, or "edges" for "links". Edges name their ends by the ids of nodes or, if none of them
+is an id, by positions in the list, as D3 and older networkx do. Edges that close a loop, as control
+flow has, are left out and counted as the graph-level value ``loop_edges``.
 
 Cytoscape.js (nodes and edges under "elements"), the JSON Graph Format (under "graph"), graphology
-("key", "attributes") and vis.js ("from", "to") hold the same and are read.
+("key", "attributes") and vis.js ("from", "to") are read as well.
 """
 
 import math
@@ -22,7 +22,7 @@ from layerdag.runtime.notes import NoteCollector, NoteKind
 from layerdag.runtime.reading import read_parsed
 
 MAX_VALUES = 16
-"""A list of more values than this is no attribute."""
+"""A longer list is not read as an attribute."""
 
 _EDGE_TYPE = ("type", "flow", "edge_type", "etype", "deptype", "kind")
 _FLOWS = {"0": "control", "1": "data", "2": "call"}
@@ -41,7 +41,7 @@ def read_node_link(path: str | Path) -> AttributedGraph:
     values, "label" among them.
 
     Raises:
-        GraphError: If it is no such JSON, is undirected, has no node, or contradicts itself.
+        GraphError: If it is not such JSON, is undirected, has no node, or contradicts itself.
     """
     try:
         document = _in_node_link(parse_json(read_parsed(path, GraphError)))
@@ -77,7 +77,7 @@ _GRAPHOLOGY_SHAPE = {
 
 
 def _in_node_link(document: Any) -> Json:
-    """Return a document of a related format as node-link JSON; any other one as it is."""
+    """Return a document of a related format as node-link JSON, any other one unchanged."""
     require_shape(document, dict)
     inside = document.get("elements")
     if "nodes" not in document and isinstance(inside, dict | list):
@@ -117,10 +117,11 @@ def _of_cytoscape(document: Json, inside: Any) -> Json:
             "edges": [one for one in inside if "source" in one["data"]],
         }
     require_shape(inside, _CYTOSCAPE, "elements")
-    found = {side: [one["data"] for one in inside[side]] for side in ("nodes", "edges")}
     return {
         **_unknown(document, {"data", "elements", *_DISPLAY}),
-        **{"graph": document.get("data", {}), "nodes": found["nodes"], "links": found["edges"]},
+        "graph": document.get("data", {}),
+        "nodes": [one["data"] for one in inside["nodes"]],
+        "links": [one["data"] for one in inside["edges"]],
     }
 
 
@@ -136,11 +137,12 @@ def _of_json_graph_format(graph: Json) -> Json:
         plain = _lifted(edge, "metadata")
         relation = plain.pop("relation", None)
         links.append(plain if relation is None else {"type": relation, **plain})
-    directed = graph.get("directed", True)
-    values = graph.get("metadata", {})
     return {
         **_unknown(graph, {"id", "label", "type", "metadata"}),
-        **{"directed": directed, "graph": values, "nodes": nodes, "links": links},
+        "directed": graph.get("directed", True),
+        "graph": graph.get("metadata", {}),
+        "nodes": nodes,
+        "links": links,
     }
 
 
@@ -148,11 +150,12 @@ def _of_graphology(document: Json) -> Json:
     require_shape(document, _GRAPHOLOGY_SHAPE)
     nodes = [{"id": node["key"], **(node.get("attributes") or {})} for node in document["nodes"]]
     links = [_lifted(edge, "attributes") for edge in document["edges"]]
-    directed = not any(link.pop("undirected", False) for link in links)
-    values = document.get("attributes", {})
     return {
         **_unknown(document, {"options", "attributes"}),
-        **{"directed": directed, "graph": values, "nodes": nodes, "links": links},
+        "directed": not any(link.pop("undirected", False) for link in links),
+        "graph": document.get("attributes", {}),
+        "nodes": nodes,
+        "links": links,
     }
 
 
@@ -173,13 +176,13 @@ class _Reader:
         ids = [str(node.get("id", at)) for at, node in enumerate(nodes)]
         edges = self._edges(self._links(), nodes, ids)
         rows = {
-            key: self._row({k: v for k, v in node.items() if k != "id"}, "nodes")
+            key: dict(self._flat("", {k: v for k, v in node.items() if k != "id"}, "nodes"))
             for key, node in zip(ids, nodes, strict=True)
         }
         values = self._document.get("graph")
         conditions: dict[str, Condition] = {
             name: float(text) if is_number(text) else text
-            for name, text in self._row(values if isinstance(values, dict) else {}, "graph").items()
+            for name, text in self._flat("", values if isinstance(values, dict) else {}, "graph")
         }
         # Edges stand in the order of their ends.
         edges.types = dict(sorted(edges.types.items()))
@@ -189,11 +192,7 @@ class _Reader:
         )  # fmt: skip
 
     def _links(self) -> Sequence[Json]:
-        """Return the list of edges.
-
-        Raises:
-            GraphError: If there is none, or two.
-        """
+        """Return the list of edges; GraphError if there is none, or two."""
         found = [key for key in ("links", "edges") if key in self._document]
         if not found:
             lists = [k for k, v in self._document.items() if isinstance(v, list) and k != "nodes"]
@@ -216,11 +215,8 @@ class _Reader:
             )
         return links
 
-    def _row(self, row: Json, where: str) -> dict[str, str]:
-        """Return attributes as text; what is absent or no attribute is left out."""
-        return dict(self._flat("", row, where))
-
     def _flat(self, prefix: str, row: Json, where: str) -> Iterator[tuple[str, str]]:
+        """Yield the attributes in an object as text, without absent ones."""
         for name, value in row.items():
             key = f"{prefix}{name}"
             if isinstance(value, dict) and not prefix.count("."):
@@ -234,7 +230,7 @@ class _Reader:
                 yield from self._scalar(key, value, where)
 
     def _scalar(self, key: str, value: object, where: str) -> Iterator[tuple[str, str]]:
-        """Yield a text, a truth value or a finite number; tell of what is neither."""
+        """Yield a text, a truth value or a finite number; note anything else."""
         if isinstance(value, str | bool | int) or (
             isinstance(value, float) and math.isfinite(value)
         ):
@@ -256,11 +252,8 @@ class _Reader:
         for link, pair in zip(links, ends, strict=True):
             for end in pair:
                 if str(end) not in index_of:
-                    bare = (
-                        ""
-                        if any("id" in node for node in nodes)
-                        else ("; nodes without 'id' count by their positions, from 0")
-                    )
+                    bare = "; nodes without 'id' count by their positions, from 0"
+                    bare = "" if any("id" in node for node in nodes) else bare
                     raise GraphError(
                         f"{self._path}: an edge names node '{end}', which does not exist{bare}."
                     )
@@ -283,7 +276,7 @@ class _Reader:
     def _count_positions(
         self, ends: Sequence[tuple[object, object]], nodes: Sequence[Json], index_of: Json
     ) -> bool:
-        """Return whether ends are positions in the list of nodes, and tell where both could be."""
+        """Return whether ends are positions in the list of nodes, with a note if ambiguous."""
         flat = {end for pair in ends for end in pair if type(end) is int}
         if not flat or any(type(end) is not int for pair in ends for end in pair):
             return False

@@ -1,17 +1,12 @@
-"""WfFormat, both ways.
+"""WfFormat, the JSON of WfCommons (wfcommons.org) for executed workflows, read and written.
 
-WfFormat, the JSON of WfCommons (wfcommons.org) for executed workflows: versions 1.4, 1.5 and 1.6,
-which adds sums over a workflow ("metrics") that follow from its tasks.
+Versions 1.4, 1.5 and 1.6 are read. A task is a node. Its kind is its program if that is one word,
+else its name without its number. Its numbers are its runtime, the bytes of its input and output
+files and what else was measured; an edge has type "data" if a file goes from one task to the other.
 
-A task is a node. Its kind is its program where that is one word, else its name without the number
-that numbers it. Numbers are its runtime, bytes of the files that go in and out, and what else was
-measured; an edge is of type "data" where a file goes from one task to the other.
-
-WfFormat 1.5 from any flow graph.
-
-Where a file goes from one task to another, the graph says only how many bytes a task reads and
-writes in all. Each edge gets a file of its own, of the smaller of the shares of both ends, and what
-remains comes from a file outside, or goes into one, so that the sums are those of the graph.
+Any flow graph can be written, as version 1.5. A graph has only the total bytes that a task reads
+and writes. Therefore each data edge gets a file of the smaller share of its two ends, and the rest
+comes from, or goes to, a file outside the workflow, so that the totals are those of the graph.
 """
 
 import json
@@ -20,7 +15,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -62,7 +57,7 @@ _OF_TASKS = {
     *("cores", "type", "category", "command", "executedAt", "machine", "machines"),
     *MEASURED.values(),
 }
-"""Keys of a task whose meaning is known; who ran it, where and when is no part of a graph."""
+"""Known keys of a task; who ran it, where and when is not part of a graph."""
 
 _OF_DOCUMENTS = {
     *("name", "description", "createdAt", "schemaVersion", "author", "runtimeSystem", "workflow"),
@@ -72,8 +67,6 @@ _OF_WORKFLOWS = {
     *("specification", "execution", "metrics"),
     *("makespanInSeconds", "makespan", "executedAt", "tasks", "jobs", "machines"),
 }
-"""Who ran a workflow, where and when is no part of a graph; sums follow from its tasks."""
-
 _OF_SPECIFICATIONS = {"tasks", "files"}
 _OF_FILES = {"id", "name", "link", "sizeInBytes", "size", "path"}
 
@@ -85,14 +78,14 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class _Task:
-    """A task of either version.
+    """A task of any version.
 
     Attributes:
-        key: What other tasks call it.
+        key: Its id in lists of parents and children.
         kind: Program or name.
         neighbors: Keys of parents, and keys of children.
-        files: Bytes of the files that go in, and of those that come out; None where it is not said.
-        numbers: What was measured.
+        files: Bytes of input and of output files by name; None where unknown.
+        numbers: Measurements, by key of ``MEASURED``.
     """
 
     key: str
@@ -151,15 +144,14 @@ def read_wfformat(path: str | Path) -> AttributedGraph:
         if version not in VERSIONS:
             raise GraphError(
                 f"{path}: is WfFormat {found_value(version)}, but layerdag reads "
-                f"{', '.join(VERSIONS)}; "
-                "migrate it with wfcommons-migrate-instance.py of WfFormat."
+                f"{', '.join(VERSIONS)}; migrate it with "
+                "wfcommons-migrate-instance.py of WfFormat."
             )
         require_shape(document, _SHAPE_1_4 if version == "1.4" else _SHAPE_1_5)
         workflow, notes = document["workflow"], NoteCollector(str(path))
-        for key in sorted(document.keys() - _OF_DOCUMENTS) + sorted(
-            workflow.keys() - _OF_WORKFLOWS
-        ):
-            notes.add(NoteKind.KEY, key, "unknown; left out")
+        for held, known in ((document, _OF_DOCUMENTS), (workflow, _OF_WORKFLOWS)):
+            for key in sorted(held.keys() - known):
+                notes.add(NoteKind.KEY, key, "unknown; left out")
         read = _tasks_of_1_4 if version == "1.4" else _tasks_of_1_5
         tasks = list(read(workflow, notes))
         execution = workflow if version == "1.4" else workflow.get("execution", {})
@@ -176,7 +168,7 @@ def read_wfformat(path: str | Path) -> AttributedGraph:
 
 
 def _tasks_of_1_5(workflow: Json, notes: NoteCollector) -> Iterator[_Task]:
-    """Yield the tasks of version 1.5 or 1.6, which describe tasks, files and execution apart."""
+    """Yield the tasks of version 1.5 or 1.6, which separate tasks, files and execution."""
     specification = workflow["specification"]
     for place, held, known in (
         ("specification", specification, _OF_SPECIFICATIONS),
@@ -206,7 +198,7 @@ def _tasks_of_1_5(workflow: Json, notes: NoteCollector) -> Iterator[_Task]:
 
 
 def _tasks_of_1_4(workflow: Json, notes: NoteCollector) -> Iterator[_Task]:
-    """Yield the tasks of version 1.4, which describes all of a task in one place."""
+    """Yield the tasks of version 1.4, in which a task holds its files and measurements."""
     for task in workflow["tasks"]:
         files: dict[str, dict[str, float]] = {"input": {}, "output": {}}
         for file in task.get("files", ()):
@@ -231,13 +223,23 @@ def _task(
         notes.add(NoteKind.ATTRIBUTE, key, "unknown; left out", where=where)
     command = row.get("command")
     program = command.get("program") if isinstance(command, dict) else None
-    name = str(task["name"])
-    kind = _TASK_NUMBER.sub("", name) or name
+    title = str(task["name"])
+    kind = _TASK_NUMBER.sub("", title) or title
     if isinstance(program, str) and _ONE_WORD.fullmatch(program):
         kind = program.rpartition("/")[2] or kind
     parents, children = (tuple(str(key) for key in task[side]) for side in ("parents", "children"))
-    numbers = {name: _number(row, key) for name, key in MEASURED.items()}
-    return _Task(str(task.get("id", name)), kind, (parents, children), files, numbers)
+    numbers = dict.fromkeys(MEASURED, math.nan)
+    for name, key in MEASURED.items():
+        value = row.get(key)
+        if value is None:
+            continue
+        if not _is_number(value) or (value < 0 and key != "priority"):
+            least = "" if key == "priority" else " of at least 0"
+            raise GraphError(
+                f"'{key}' of a task is {found_value(value)}; write a finite number{least}."
+            )
+        numbers[name] = float(value)
+    return _Task(str(task.get("id", title)), kind, (parents, children), files, numbers)
 
 
 def _graph(
@@ -253,13 +255,11 @@ def _graph(
         totals = [math.nan if each is None else float(sum(each.values())) for each in files]
         numbers[name] = np.array(totals, dtype=np.float64)
     conditions: dict[str, Condition] = {}
-    if _is_number(makespan) and float(str(makespan)) >= 0:
-        conditions[LABEL] = float(str(makespan))
+    if _is_number(makespan) and makespan >= 0:
+        conditions[LABEL] = float(makespan)
     elif makespan is not None:
-        notes.add(
-            NoteKind.LABEL, makespan, "no number; the workflow has no label",
-            where="makespanInSeconds",
-        )  # fmt: skip
+        effect = "no number; the workflow has no label"
+        notes.add(NoteKind.LABEL, makespan, effect, where="makespanInSeconds")
     return AttributedGraph(
         name=Path(path).name.partition(".json")[0],
         categories={"kind": [task.kind for task in tasks]},
@@ -292,7 +292,7 @@ def _edges(tasks: Sequence[_Task], index_of: Mapping[str, int]) -> dict[tuple[in
 
 
 def _file_size(file: Json, notes: NoteCollector) -> float:
-    """Return the bytes of a file, NaN if they are not said."""
+    """Return the bytes of a file, NaN if unknown."""
     name = str(file.get("id", file.get("name")))
     for key in file.keys() - _OF_FILES:
         notes.add(NoteKind.ATTRIBUTE, key, "unknown; left out", where=f"file '{name:.80}'")
@@ -306,50 +306,51 @@ def _file_size(file: Json, notes: NoteCollector) -> float:
     return float(size)
 
 
-def _number(row: Json, key: str) -> float:
-    """Return a measured number, NaN if there is none."""
-    value = row.get(key)
-    if value is None:
-        return math.nan
-    if not _is_number(value) or (value < 0 and key != "priority"):
-        least = "" if key == "priority" else " of at least 0"
-        raise GraphError(
-            f"'{key}' of a task is {found_value(value)}; write a finite number{least}."
-        )
-    return float(value)
-
-
-def _is_number(value: object) -> bool:
+def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 _NOT_IN_IDS = re.compile(r"[^0-9a-zA-Z_.-]")
 _LINKS = ("input_bytes", "output_bytes")
 _UNKNOWN_DATE = "1970-01-01T00:00:00+00:00"
-"""The date of an execution is required, and that of a synthetic workflow is none."""
+"""The format requires a date of execution, which a synthetic workflow does not have."""
 
 
 def write_wfformat(path: str | Path, graph: AttributedGraph) -> None:
     """Write a graph as a WfFormat instance.
 
     Its first category names the tasks; ``runtime_s``, ``input_bytes`` and the other numbers that
-    ``read_wfformat`` knows keep their meaning, and the label is the makespan (the longest path by
-    runtime, where there is none). Other attributes have no place in the format and are left out.
+    ``read_wfformat`` knows keep their meaning, and the label is the makespan (without one, the
+    longest path by runtime). The format has no place for other attributes.
 
     Raises:
         GraphError: If the graph contradicts itself.
     """
     graph.checked()
-    keys = [f"{_NOT_IN_IDS.sub('_', kind)}_ID{at:06d}" for at, kind in enumerate(_kinds(graph), 1)]
-    files = _Files(graph)
+    kinds = next(iter(graph.categories.values()), ["task"] * graph.num_nodes)
+    keys = [f"{_NOT_IN_IDS.sub('_', kind)}_ID{at:06d}" for at, kind in enumerate(kinds, 1)]
+    sizes, inputs, outputs = _files(graph)
+    tasks: list[dict[str, object]] = [
+        {
+            "name": f"{kind}_ID{at + 1:06d}",
+            "id": keys[at],
+            "parents": parents,
+            "children": children,
+            **({} if inputs[at] is None else {"inputFiles": inputs[at]}),
+            **({} if outputs[at] is None else {"outputFiles": outputs[at]}),
+        }
+        for at, (kind, parents, children) in enumerate(
+            zip(kinds, _neighbors(graph, keys, 1), _neighbors(graph, keys, 0), strict=True)
+        )
+    ]
     document = {
         "name": written_name(graph.name) or "workflow",
         "description": "Written by layerdag",
         "schemaVersion": "1.5",
         "workflow": {
             "specification": {
-                "tasks": list(_tasks(graph, keys, files)),
-                "files": [{"id": name, "sizeInBytes": size} for name, size in files.sizes.items()],
+                "tasks": tasks,
+                "files": [{"id": name, "sizeInBytes": size} for name, size in sizes.items()],
             },
             **_execution(graph, keys),
         },
@@ -357,80 +358,52 @@ def write_wfformat(path: str | Path, graph: AttributedGraph) -> None:
     write_text(path, json.dumps(document, indent=1) + "\n")
 
 
-def _kinds(graph: AttributedGraph) -> list[str]:
-    return next(iter(graph.categories.values()), ["task"] * graph.num_nodes)
+def _neighbors(graph: AttributedGraph, keys: list[str], end: int) -> list[list[str]]:
+    """Return the keys of each task's parents (``end`` 1) or children (``end`` 0)."""
+    found: list[list[str]] = [[] for _ in keys]
+    for edge in graph.edges:
+        found[edge[end]].append(keys[edge[1 - end]])
+    return found
 
 
-def _tasks(graph: AttributedGraph, keys: list[str], files: "_Files") -> Iterator[dict[str, object]]:
-    parents: list[list[str]] = [[] for _ in keys]
-    children: list[list[str]] = [[] for _ in keys]
-    for source, target in graph.edge_index_2E.T.tolist():
-        parents[target].append(keys[source])
-        children[source].append(keys[target])
-    for at, (key, kind) in enumerate(zip(keys, _kinds(graph), strict=True)):
-        found: dict[str, object] = {"name": f"{kind}_ID{at + 1:06d}", "id": key}
-        found |= {"parents": parents[at], "children": children[at]}
-        if files.inputs[at] is not None:
-            found["inputFiles"] = files.inputs[at]
-        if files.outputs[at] is not None:
-            found["outputFiles"] = files.outputs[at]
-        yield found
+_FilesOfTasks = list[list[str] | None]
+"""Names of each task's files; None where its bytes are unknown."""
 
 
-class _Files:
-    """The files of a workflow, made so that their sizes add up.
+def _files(graph: AttributedGraph) -> tuple[dict[str, int], _FilesOfTasks, _FilesOfTasks]:
+    """Return the bytes of each file, and each task's input and output files."""
+    absent_N = np.full(graph.num_nodes, np.nan)
+    into_N, out_N = (np.maximum(np.rint(graph.numbers.get(name, absent_N)), 0.0) for name in _LINKS)
+    inputs, outputs = (
+        [None if math.isnan(size) else [] for size in bytes_N.tolist()]
+        for bytes_N in (into_N, out_N)
+    )
+    sizes: dict[str, int] = {}
 
-    Attributes:
-        sizes: Bytes of each file.
-        inputs: Names of the files that each task reads; None where its bytes are not known.
-        outputs: Names of the files that each task writes, likewise.
-    """
+    def add(files: _FilesOfTasks, at: int, name: str) -> None:
+        files[at] = [*(files[at] or ()), name]
 
-    def __init__(self, graph: AttributedGraph) -> None:
-        left = [_whole(graph, name) for name in _LINKS]
-        self.sizes: dict[str, int] = {}
-        self.inputs, self.outputs = _none_yet(left[0]), _none_yet(left[1])
-        moved = [
-            edge
-            for edge, kind in zip(
-                graph.edge_index_2E.T.tolist(), graph.edge_type_E.tolist(), strict=True
-            )
-            if graph.edge_type_names[kind] == "data"
-        ]
-        self._between_tasks(moved, left)
-        for at in range(graph.num_nodes):
-            self._outside(self.inputs, at, f"input_{at + 1}", left[0][at])
-            self._outside(self.outputs, at, f"output_{at + 1}", left[1][at])
-
-    def _between_tasks(self, edges: list[list[int]], left: list[np.ndarray]) -> None:
-        into_left = np.bincount([e[1] for e in edges], minlength=len(left[0]))
-        out_left = np.bincount([e[0] for e in edges], minlength=len(left[0]))
-        for source, target in edges:
-            shares = left[1][source] // out_left[source], left[0][target] // into_left[target]
-            size = 0.0 if any(map(math.isnan, shares)) else min(shares)
-            name = f"file_{source + 1}_{target + 1}"
-            self.sizes[name] = int(size)
-            for side, at, files in ((1, source, self.outputs), (0, target, self.inputs)):
-                left[side][at] -= size
-                files[at] = [*(files[at] or ()), name]
-            out_left[source] -= 1
-            into_left[target] -= 1
-
-    def _outside(self, files: list[list[str] | None], at: int, name: str, size: float) -> None:
-        if size > 0:
-            self.sizes[name] = int(size)
-            files[at] = [*(files[at] or ()), name]
-
-
-def _none_yet(bytes_N: np.ndarray) -> list[list[str] | None]:
-    """Return an empty list for each task whose bytes are known, None for the others."""
-    return [None if math.isnan(size) else [] for size in bytes_N.tolist()]
-
-
-def _whole(graph: AttributedGraph, name: str) -> np.ndarray:
-    """Return bytes as whole numbers of at least 0, NaN where they are absent."""
-    value_N = graph.numbers.get(name, np.full(graph.num_nodes, np.nan))
-    return np.maximum(np.rint(value_N), 0.0)
+    is_data_E = np.array([name == "data" for name in graph.edge_type_names])[graph.edge_type_E]
+    source_E, target_E = graph.edge_index_2E[:, is_data_E]
+    into_left = np.bincount(target_E, minlength=graph.num_nodes)
+    out_left = np.bincount(source_E, minlength=graph.num_nodes)
+    for source, target in zip(source_E.tolist(), target_E.tolist(), strict=True):
+        shares = out_N[source] // out_left[source], into_N[target] // into_left[target]
+        size = 0.0 if any(map(math.isnan, shares)) else min(shares)
+        name = f"file_{source + 1}_{target + 1}"
+        sizes[name] = int(size)
+        add(outputs, source, name)
+        add(inputs, target, name)
+        out_N[source] -= size
+        into_N[target] -= size
+        out_left[source] -= 1
+        into_left[target] -= 1
+    for at in range(graph.num_nodes):
+        for files, word, left in ((inputs, "input", into_N[at]), (outputs, "output", out_N[at])):
+            if left > 0:
+                sizes[f"{word}_{at + 1}"] = int(left)
+                add(files, at, f"{word}_{at + 1}")
+    return sizes, inputs, outputs
 
 
 def _execution(graph: AttributedGraph, keys: list[str]) -> Mapping[str, object]:
@@ -438,12 +411,12 @@ def _execution(graph: AttributedGraph, keys: list[str]) -> Mapping[str, object]:
     columns = {name: graph.numbers[name] for name in MEASURED if name in graph.numbers}
     if "runtime_s" not in columns or np.isnan(columns["runtime_s"]).all():
         return {}
-    rows: list[dict[str, object]] = []
-    for at, key in enumerate(keys):
-        if not math.isnan(columns["runtime_s"][at]):
-            numbers = {MEASURED[name]: float(value_N[at]) for name, value_N in columns.items()
-                if not math.isnan(value_N[at])}  # fmt: skip
-            rows.append({"id": key, **numbers})
+    rows = [
+        {"id": key}
+        | {MEASURED[k]: float(v_N[at]) for k, v_N in columns.items() if not math.isnan(v_N[at])}
+        for at, key in enumerate(keys)
+        if not math.isnan(columns["runtime_s"][at])
+    ]
     makespan = graph.conditions.get(LABEL)
     if not isinstance(makespan, float | int):
         runtime_N = np.nan_to_num(columns["runtime_s"])
