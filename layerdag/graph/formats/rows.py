@@ -311,6 +311,7 @@ def listed_graph(
 
     Args:
         source: The file, for messages.
+        name: Of the graph.
         nodes: Attributes of each node, by its name in the file.
         edges: In the order of the graph's edges.
         notes: Receives what is not understood.
