@@ -75,7 +75,12 @@ class AttributedGraph:
     @property
     def num_nodes(self) -> int:
         """Number of nodes (N)."""
-        return len(next(iter((*self.categories.values(), *self.numbers.values())), ()))
+        return next(iter(self._sizes.values()), 0)
+
+    @property
+    def _sizes(self) -> dict[str, int]:
+        sizes = {name: len(column) for name, column in self.categories.items()}
+        return sizes | {name: len(value_N) for name, value_N in self.numbers.items()}
 
     @property
     def edges(self) -> list[tuple[int, int]]:
@@ -101,11 +106,10 @@ class AttributedGraph:
         """
         if self.num_nodes == 0:
             raise GraphError(f"{self.name}: there is no node, or no node attribute.")
-        for name, column in (*self.categories.items(), *self.numbers.items()):
-            if len(column) != self.num_nodes:
+        for name, size in self._sizes.items():
+            if size != self.num_nodes:
                 raise GraphError(
-                    f"{self.name}: attribute '{name}' has {len(column)} values for "
-                    f"{self.num_nodes} nodes."
+                    f"{self.name}: attribute '{name}' has {size} values for {self.num_nodes} nodes."
                 )
         num_edges = self.edge_index_2E.shape[1]
         if self.edge_type_E.shape != (num_edges,):
@@ -240,7 +244,11 @@ def decode_json(content: bytes, source: str) -> AttributedGraph:
         for name, value in found.conditions.items():
             if isinstance(value, str):
                 conditions[name] = value
-            elif type(value) in (int, float) and math.isfinite(value):
+            elif (
+                isinstance(value, int | float)
+                and not isinstance(value, bool)
+                and math.isfinite(value)
+            ):
                 conditions[name] = float(value)
             elif value is not None:
                 effect = "neither a number nor a text; left out"

@@ -374,10 +374,8 @@ def _files(graph: AttributedGraph) -> tuple[dict[str, int], _FilesOfTasks, _File
     """Return the bytes of each file, and each task's input and output files."""
     absent_N = np.full(graph.num_nodes, np.nan)
     into_N, out_N = (np.maximum(np.rint(graph.numbers.get(name, absent_N)), 0.0) for name in _LINKS)
-    inputs, outputs = (
-        [None if math.isnan(size) else [] for size in bytes_N.tolist()]
-        for bytes_N in (into_N, out_N)
-    )
+    inputs: _FilesOfTasks = [None if math.isnan(size) else [] for size in into_N.tolist()]
+    outputs: _FilesOfTasks = [None if math.isnan(size) else [] for size in out_N.tolist()]
     sizes: dict[str, int] = {}
 
     def add(files: _FilesOfTasks, at: int, name: str) -> None:
