@@ -55,7 +55,7 @@ from layerdag.report.words import fits
 from layerdag.runtime.files import LOCK, FolderKind, atomic_folder, file_lock, require_replaceable
 from layerdag.runtime.terminal import track
 from layerdag.samples.writer import why_not_sampled_jobs
-from layerdag.sampling.generated import GeneratedGraph, GeneratedProgram
+from layerdag.sampling.generated import GeneratedGraph, GeneratedJob, GeneratedProgram
 from layerdag.sampling.generation import generate
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.sampling.step_derivation import DerivedJob, derive_drawn_job, derive_job
@@ -276,7 +276,7 @@ def derive_stage(
         with contextlib.suppress(VocabularyError):  # more stages than any training job
             coded.append((job, jobs_data.schema.encode(_labeled(job))))
     made = tuple(
-        GeneratedGraph(job.program.name, i, dag, False, jobs_data.schema)
+        GeneratedJob(job.program.name, i, dag, False, jobs_data.schema)
         for i, (job, dag) in enumerate(coded)
     )
     jobs["made"] = [job for job, _ in coded]

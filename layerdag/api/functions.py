@@ -33,7 +33,7 @@ from layerdag.samples.manifest import is_manifest_folder, is_run
 from layerdag.samples.reader import iter_samples
 from layerdag.samples.stored import StoredSample
 from layerdag.sampling.folder import write_sample_list
-from layerdag.sampling.generated import GeneratedGraph
+from layerdag.sampling.generated import GeneratedGraph, GeneratedJob
 from layerdag.schema.schema import GraphSchema
 from layerdag.traces.chakra.files import write_trace
 from layerdag.traces.chakra.workload import write_workload
@@ -224,13 +224,7 @@ def _findings(thing: Any) -> Iterable[Finding]:
     if isinstance(thing, StoredSample):
         return check_sample(thing).findings
     if isinstance(thing, GeneratedGraph):
-        if thing.schema.kind.has_traces:
-            found = check_workload(replace(thing.workload(), source=thing.name))
-        elif thing.schema.kind.has_steps:
-            found = graph_findings(thing.graph)
-        else:
-            found = list(check_structure([thing.dag], names=[thing.name]).findings)
-        return [replace(finding, sampled=True) for finding in found]
+        return [replace(finding, sampled=True) for finding in thing.findings()]
     if isinstance(thing, Trace):
         return check_workload(Workload((thing,)))
     if isinstance(thing, Workload):
@@ -273,7 +267,7 @@ def write(thing: Any, path: str | Path, *, overwrite: bool = False) -> Path:
 
 def _write_all(things: Sequence[Any], folder: Path, *, overwrite: bool) -> None:
     if things and all(isinstance(one, GeneratedGraph) for one in things):
-        kind = "auto" if all(one.schema.kind.has_traces for one in things) else "graphml"
+        kind = "auto" if all(isinstance(one, GeneratedJob) for one in things) else "graphml"
         write_sample_list(things, folder, file_format=kind, overwrite=overwrite)
         return
     folder.mkdir(parents=True, exist_ok=True)

@@ -45,11 +45,8 @@ def read_inputs(found: Recognized, inputs: Inputs, report: Callable[[str], None]
     """Read one place of any kind, or PyTorch traces of several ranks.
 
     ``found`` is the first of the inputs; ``report`` is called with a line for each thing worth
-    knowing.
-
-    Raises:
-        UsageError: If an option does not go with them.
-        DataError: If they cannot be read.
+    knowing. Raises UsageError if an option does not go with them and DataError if they cannot be
+    read.
     """
     first = inputs.paths[0]
     if found.content is Content.PROGRAM:

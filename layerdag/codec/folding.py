@@ -43,7 +43,7 @@ _SHAPE = re.compile(r"(contiguous|strided)([1-9][0-9]{0,6})")
 
 
 class JobGroups:
-    """The communicator groups of a job, by integer name, seen from its classes of ranks."""
+    """The communicator groups of a job, by integer name, in terms of its rank classes."""
 
     def __init__(
         self,
@@ -62,11 +62,7 @@ class JobGroups:
         return len(self._classes)
 
     def ranks(self, group: str) -> set[int]:
-        """Return the ranks of a group.
-
-        Raises:
-            TraceError: If the group is unknown.
-        """
+        """Return the ranks of a group. Raises TraceError if the group is unknown."""
         if group in self._groups:
             return set(self._groups[group])
         if group in WORLD_NAMES:
@@ -77,7 +73,7 @@ class JobGroups:
         )
 
     def classes_of(self, group: str) -> tuple[int, ...]:
-        """Return the classes with a rank in the group."""
+        """Return the classes that have a rank in the group."""
         ranks = self.ranks(group)
         return tuple(i for i, members in enumerate(self._classes) if ranks & members)
 
@@ -92,11 +88,7 @@ class JobGroups:
         return ("contiguous" if steps <= {1} else "strided") + str(len(ranks))
 
     def stage_of(self, rank: int) -> int:
-        """Return the class that ``rank`` belongs to.
-
-        Raises:
-            TraceError: If there is no trace of this rank.
-        """
+        """Return the class of ``rank``; raise TraceError if it has no trace."""
         for stage, members in enumerate(self._classes):
             if rank in members:
                 return stage
@@ -127,7 +119,7 @@ Node = tuple[int, int]
 
 @dataclass(frozen=True)
 class Merge:
-    """Nodes that are one: the send, or the collective of the first class, is kept.
+    """Equivalent nodes, of which the send or the first class's collective is kept.
 
     ``joint`` if every class of the job takes part.
     """
@@ -140,9 +132,8 @@ class Merge:
 def matched_nodes(name: str, traces: Sequence[Trace], groups: JobGroups) -> Iterator[Merge]:
     """Yield every message, and every collective that several classes share.
 
-    Raises:
-        TraceError: If a partner is missing, or a collective joins three classes or more but not
-            all, which the graph of a job cannot express.
+    Raises TraceError if a partner is missing, or a collective joins three classes or more but not
+    all, which the graph of a job cannot express.
     """
     sends: dict[tuple[int, int, int], list[Node]] = defaultdict(list)
     receives: dict[tuple[int, int, int], list[Node]] = defaultdict(list)
@@ -243,15 +234,12 @@ def job_graph(
     *,
     public_words: PublicWords = (),
 ) -> AttributedGraph:
-    """Return the graph of a job, given its classes of ranks and communicator groups.
+    """Return the graph of a job from its classes of ranks and communicator groups.
 
-    METADATA and INVALID nodes are left out; what waited for them waits for what they waited for.
-    Sizes are added to the conditions. Operators of ``public_words`` are kept beside the public
-    ones; "all" keeps every name.
-
-    Raises:
-        TraceError: If a dependency dangles, or messages or collectives of the classes do not match.
-        GraphError: If there is no node, or dependencies form a cycle.
+    METADATA and INVALID nodes are bypassed. Sizes are added to the conditions. Operators of
+    ``public_words`` are kept beside the public ones; "all" keeps every name. Raises TraceError if a
+    dependency dangles, or messages or collectives of the classes do not match, and GraphError if
+    there is no node, or dependencies form a cycle.
     """
     traces = [without_nodes(part.trace, part.trace.type_N <= NodeType.METADATA) for part in classes]
     for trace in traces:
@@ -301,7 +289,7 @@ def job_graph(
 
 
 _NAMELESS = frozenset({"", OTHER, *(kind.name for kind in NodeType)})
-"""Names that say of no operator what it is: nobody has to be told that they are not kept."""
+"""Names that describe no operator: users need not be told that they are dropped."""
 
 
 def _unknown_operators(trace: Trace, op_N: Sequence[str]) -> Sequence[Note]:
@@ -333,7 +321,7 @@ def _joined(parts: Iterable[Mapping[str, list[T]]]) -> dict[str, list[T]]:
 
 
 def _numbers(trace: Trace) -> dict[str, list[float]]:
-    """Return the numeric attributes of a class, NaN for absent."""
+    """Return the numeric attributes of a class, NaN if absent."""
     found = {}
     for key, (attribute, _) in NUMBERS.items():
         value_N, _ = trace.integers(attribute)
@@ -391,7 +379,7 @@ def _mark_merged(columns: dict[str, list[str]], node: int, merge: Merge) -> None
 def _union_edges(
     traces: Sequence[Trace], start_C: np.ndarray, new_N: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the edges of all classes between kept nodes, each once; data wins over control."""
+    """Return the distinct edges between kept nodes; data wins over control."""
     parts = [dependency_edges(trace) for trace in traces]
     pairs = [edges_2E + start for (edges_2E, _), start in zip(parts, start_C[:-1], strict=True)]
     edges_2E = new_N[np.concatenate(pairs, axis=1)]
@@ -407,10 +395,10 @@ def _union_edges(
 def _without_deadlock(
     edges_2E: np.ndarray, type_E: np.ndarray, num_nodes: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Drop the control edges on cycles that merging buffered messages has closed.
+    """Drop control edges on cycles that merging buffered messages has closed.
 
-    Two ranks may each send before they receive: as single nodes the two messages then wait for each
-    other, but only through program order, which a buffered send does not hold up.
+    Two ranks may each send before they receive: merged, the messages would wait for each other,
+    but only through program order, which does not hold up a buffered send.
     """
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
@@ -431,14 +419,10 @@ _NUMBERS = ("num_ops", "tensor_size", "comm_size", "is_cpu_op")
 def rank_classes(workload: Workload) -> list[RankClassTrace]:
     """Return the classes of ranks, each with the trace of its first rank.
 
-    Ranks are of one class if their traces agree in operators, types, dependencies, sizes, kinds of
-    collectives and shapes of groups, and if their messages go to and come from the same classes:
-    to the rank at the same place of another class, or equally far around their own class. Times,
-    ids, tags and names of groups may differ.
-
-    Raises:
-        TraceError: If dependencies dangle, a group is unknown, or a message names a rank that the
-            job does not have.
+    Ranks of one class agree in operators, types, dependencies, sizes, kinds of collectives and
+    shapes of groups, and exchange messages with the same places of the same classes (or equally far
+    around their own). Times, ids, tags and names of groups may differ. Raises TraceError if
+    dependencies dangle, a group is unknown, or a message names a rank that the job does not have.
     """
     ranks = range(workload.num_ranks)
     groups = JobGroups(workload.source, [(rank,) for rank in ranks], workload.groups)
@@ -460,9 +444,8 @@ def rank_classes(workload: Workload) -> list[RankClassTrace]:
 def _refined(class_R: np.ndarray, peers: Sequence[np.ndarray]) -> np.ndarray:
     """Split classes until the ranks of each meet the same classes, and then the same places.
 
-    Places are compared once the classes are final: the stages of a pipeline that run the same
-    program are told apart by their neighbors first, and places among all of them mean nothing.
-    ``peers`` are the ranks at the other ends of each rank's messages, in the order of its trace.
+    Places are compared last: among stages that run the same program, but have not been separated by
+    their neighbors yet, they mean nothing. ``peers`` are each rank's message partners in order.
     """
     while True:
         finer_R = _numbered(

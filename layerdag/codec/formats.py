@@ -277,10 +277,8 @@ ENDINGS = tuple(dict.fromkeys(ending for each in FORMATS for ending in each.endi
 def format_of_file(path: Path) -> Format | None:
     """Return the format of a file in a folder; None for a file of another ending or content.
 
-    Where one format alone has the ending of the file, the content is not looked at.
-
-    Raises:
-        DataError: If the file cannot be unpacked.
+    Where one format alone has the ending of the file, the content is not looked at. Raises
+    DataError if the file cannot be unpacked.
     """
     error = GraphError if suffix_of(path) == JSON_SUFFIX else TraceError
     found = Candidate(path, error)
@@ -331,11 +329,7 @@ class Recognized:
             raise type(error)(f"{self.found.path}: {what}.") from error
 
     def traces(self, options: ReadOptions | None = None) -> Workload:
-        """Read traces.
-
-        Raises:
-            TraceError: If it holds none, or they are damaged or incomplete.
-        """
+        """Read traces. Raises TraceError if it holds none, or they are damaged or incomplete."""
         read = self.read(options) if self.content is not Content.GRAPH else None
         if not isinstance(read, Workload):
             raise TraceError(
@@ -347,8 +341,7 @@ class Recognized:
     def graph(self, options: ReadOptions | None = None) -> AttributedGraph:
         """Read a flow graph, or traces as the graph of their job.
 
-        Raises:
-            DataError: If it is damaged or contradicts itself.
+        Raises DataError if it is damaged or contradicts itself.
         """
         read = self.read(options)
         if isinstance(read, AttributedGraph):
@@ -423,8 +416,7 @@ def words(content: Content) -> tuple[str, ...]:
 def writer(word: str, content: Content) -> Callable[..., object]:
     """Return what writes a format by its word in ``--to``, given the path and the thing.
 
-    Raises:
-        UsageError: If there is no such format.
+    Raises UsageError if there is no such format.
     """
     of_word = {each.word: each.write for each in FORMATS if each.content is content and each.write}
     if word not in of_word:
@@ -479,8 +471,7 @@ def read_any(
 def flow_format(path: str | Path) -> Format | None:
     """Return the format of a flow graph's file, None for any other file.
 
-    Raises:
-        GraphError: If the file cannot be unpacked.
+    Raises GraphError if the file cannot be unpacked.
     """
     found = Candidate(Path(path), GraphError)
     graphs = (each for each in FORMATS if each.content is Content.GRAPH)

@@ -64,15 +64,9 @@ def missing_order_edges(
 ) -> list[tuple[int, int]]:
     """Return the edges that one class of ranks lacks to issue its communication in order.
 
-    Args:
-        parents: Parents of each node; nodes are in topological order of the whole graph.
-        mine_N: Which nodes the class takes part in; only these and the edges among them count.
-        holds_N: Which of them hold the communication slot of a rank.
-        prompt_N: Which of those need no order among themselves.
-
-    Returns:
-        Edges (source, target) between nodes that hold the slot. None follows from the others and
-        the edges of the graph.
+    Nodes are in topological order of the whole graph. ``mine_N`` are those the class takes part in,
+    ``holds_N`` those that hold its communication slot, ``prompt_N`` those that need no order among
+    themselves. The edges (source, target) join nodes that hold the slot; none is redundant.
     """
     # Bit k of a word is the k-th node that holds the slot: whether it is done when a node is.
     done_N = [0] * len(parents)
@@ -116,17 +110,15 @@ STAND_INS = {
 
 
 def num_stages(graph: AttributedGraph) -> int:
-    """Return the number of stages (classes of ranks) of a job's graph, at least 1."""
+    """Return the number of stages (classes of ranks) of a job, at least 1."""
     return max(1, len(_stage_words(graph)))
 
 
 def fitting_ranks(graph: AttributedGraph, wanted: int) -> int:
-    """Return the smallest number of ranks, at least ``wanted``, on which a job's graph can run.
+    """Return the smallest number of ranks >= ``wanted`` on which a job's graph can run.
 
-    Every stage needs a rank; stages that send each other messages need the same number of ranks.
-
-    Raises:
-        DataError: If it is not the graph of a job.
+    Every stage needs a rank; stages that exchange messages need equally many. Raises DataError if
+    it is not the graph of a job.
     """
     _check_words(graph)
     stages = num_stages(graph)
@@ -141,27 +133,23 @@ def _stage_words(graph: AttributedGraph) -> list[str]:
 
 
 class JobPlan:
-    """The decisions that all ranks share.
+    """The placement of a job's graph on ``num_ranks`` ranks (R).
 
-    Args:
-        graph: A job as ``folding.job_graph`` makes it; any node order.
-        num_ranks: Number of ranks R; stage s of S gets ranks ``[s * R // S, (s + 1) * R // S)``.
+    Stage s of S gets ranks ``[s * R // S, (s + 1) * R // S)``.
 
     Attributes:
         graph: The same graph, its nodes renumbered in topological order.
-        kind_N: Type of each node.
         stage_N: Stage that runs a node (that sends a message), None for all.
-        peer_N: Stage that receives a message or joins a collective, else None. Where a message's
-            is its own stage, every rank of it sends to the next one, the last to the first.
+        peer_N: Stage that receives a message or joins a collective, else None. If it is the
+            sender's own stage, each of its ranks sends to the next one, the last to the first.
         collective_N: Type of each collective, None for other nodes.
-        name_N: Operator of each node.
         parents: Parents of each node as pairs (node, edge type).
         repairs: How often each repair was needed.
         completions: How often decoding wrote down what graphs of real jobs leave out, too.
 
     Raises:
         UsageError: If the graph cannot run on so many ranks (``fitting_ranks``).
-        DataError: If the graph lacks an attribute of a job, or a word is none of a job's.
+        DataError: If the graph lacks an attribute of a job, or has an unknown word.
         GraphError: If the graph has a cycle.
     """
 
@@ -193,7 +181,7 @@ class JobPlan:
         self.parents = self._ordered_parents()
 
     def column(self, name: str) -> list[str]:
-        """Return a categorical attribute, "none" everywhere if the graph lacks it."""
+        """Return a categorical attribute, "none" everywhere if it is missing."""
         return self.graph.categories.get(name, [NONE] * self.graph.num_nodes)
 
     def stage_of(self, rank: int) -> int:
@@ -231,21 +219,21 @@ class JobPlan:
         return members(self._role_N[node], domain, rank)
 
     def group_kind(self, node: int) -> tuple[str, int | None, int | None]:
-        """Return what the group of a collective depends on beside the rank."""
+        """Return role, stage and peer: all but the rank that a collective's group depends on."""
         return self._role_N[node], self.stage_N[node], self.peer_N[node]
 
     def has_groups(self) -> bool:
-        """Return whether some collective joins fewer than all ranks."""
+        """Return whether some collective joins only some of the ranks."""
         collectives = (node for node, kind in enumerate(self.kind_N) if kind == COLLECTIVE)
         firsts = ((node, self.ranks_of(self.stage_N[node] or 0).start) for node in collectives)
         return any(len(self.group(node, rank)) < self.num_ranks for node, rank in firsts)
 
     def is_ring(self, node: int) -> bool:
-        """Return whether the node is a message that every rank of a stage sends to the next one."""
+        """Return whether the node is a message from every rank of a stage to the next one."""
         return self.kind_N[node] == MESSAGE and self.peer_N[node] == self.stage_N[node]
 
     def target(self, node: int, rank: int) -> int:
-        """Return the rank that ``rank`` sends a message to: stages meet rank by rank."""
+        """Return the rank that ``rank`` sends a message to; stages meet rank by rank."""
         return self._at(self.peer_N[node], self._place(rank) + self.is_ring(node))
 
     def source(self, node: int, rank: int) -> int:
@@ -270,11 +258,11 @@ class JobPlan:
         )
 
     def _stage(self, word: str) -> int | None:
-        """Return a stage's position, None for "all" and for whatever is no stage."""
+        """Return a stage's position; None for "all" and anything else."""
         return self._stages.index(word) if word in self._stages else None
 
     def _settle_message(self, node: int, target: int | None) -> None:
-        """Set sender and receiver; repair a message that has no partner."""
+        """Set sender and receiver, repairing a message without a partner."""
         source = self.stage_N[node]
         if source is None:
             source = self.stage_N[node] = 0
@@ -289,7 +277,7 @@ class JobPlan:
         self.peer_N[node] = target
 
     def _settle_collective(self, node: int, joined: int | None) -> None:
-        """Set type and role of a collective; repair one that is not possible."""
+        """Set type and role of a collective, repairing an impossible one."""
         role, own = self.column("group")[node], self.stage_N[node]
         if own is not None and joined is not None and joined != own:
             self.peer_N[node] = joined
@@ -314,7 +302,7 @@ class JobPlan:
         self.repairs[repair] += 1
 
     def _fitting_name(self, node: int) -> str:
-        """Return the operator of a node; repair one that contradicts the node's type."""
+        """Return the operator of a node, repairing one that contradicts the node's type."""
         name, kind = self.graph.categories["op"][node], self.kind_N[node]
         if kind not in (MESSAGE, COLLECTIVE):
             if not is_communication(name):
@@ -398,18 +386,14 @@ class RankTraces(LazyTraces):
     """The traces of all ranks; those of a class share all columns but groups and peers.
 
     In the program of a class ``pg_name`` holds the role of a group ("tensor"), and ``comm_src`` and
-    ``comm_dst`` the number of the peer in a table that each rank fills with ranks of its own.
+    ``comm_dst`` the number of a peer.
 
     Args:
         programs: The program of each class, groups and peers by role.
         class_R: Class of each rank, int64 (R,).
-        members_GM: The groups of each role, int64 (G, members); a rank is in one of them at most.
-        peers: The rank that each peer number means to each rank, int64 (R,) each.
-        numbers: The integer name of the first group of a role; by default roles are numbered in
-            their order from 1 on.
-
-    Attributes:
-        groups: Ranks of each group by its integer name.
+        members_GM: The groups of each role, int64 (G, members); a rank is in at most one.
+        peers: For each peer number the peer of every rank, int64 (R,).
+        numbers: Integer name of the first group of a role; by default numbered from 1 on.
     """
 
     def __init__(
@@ -455,10 +439,9 @@ class RankTraces(LazyTraces):
         return tuple(sorted((c for c in found if len(c.rank_K)), key=lambda c: int(c.rank_K[0])))
 
     def files(self) -> Iterator[tuple[int, bytes]]:
-        """See ``LazyTraces.files``: the file of a class with digits of groups and peers patched.
+        """See ``LazyTraces.files``.
 
-        Digits have places of their own as long as numbers have equally many: a file is encoded once
-        for each class and number of digits.
+        A file is encoded once per class and number of digits; groups and peers are then patched.
         """
         forms: dict[tuple[int, ...], _FileForm] = {}
         for rank in reversed(range(len(self))):
@@ -481,14 +464,14 @@ def _columns(values: list[np.ndarray], rank_K: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class _Filling:
-    """What tells a rank from others of its class: its group number in each role, its peers."""
+    """A rank's group number in each role, and its peers."""
 
     names: dict[str, str]
     peers: tuple[int, ...]
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Bytes that each takes in a file."""
+        """Bytes of each in a file."""
         return (*map(len, self.names.values()), *(len(_varint(peer)) for peer in self.peers))
 
 
@@ -496,11 +479,8 @@ class _Filling:
 class _Places:
     """Where the program of a class names groups and peers.
 
-    Attributes:
-        text_of: Position of each role in the pool of strings.
-        role_C: Role of each collective, in order of nodes.
-        row_M: Attribute rows with the peer of a send or receive, in order of nodes.
-        peer_M: Number of the peer.
+    ``text_of`` is the position of each role in the pool of strings, ``role_C`` the role of each
+    collective, ``row_M`` the attribute row of each message's peer and ``peer_M`` its number.
     """
 
     text_of: dict[str, int]
@@ -538,7 +518,7 @@ _PEER = re.compile(rb"\x08comm_(?:dst|src)\x38")  # name, field 7; then the numb
 
 @dataclass(frozen=True, eq=False)
 class _FileForm:
-    """The bytes of one rank's file, and where texts of roles and numbers of peers begin."""
+    """A rank's file as bytes, and where its group names and peers begin."""
 
     form_B: np.ndarray
     at_role: dict[str, np.ndarray]
@@ -546,7 +526,7 @@ class _FileForm:
 
     @classmethod
     def from_bytes(cls, data: bytes, places: _Places, num_peers: int) -> "_FileForm":
-        """Find the places in a file, whose nodes and attributes are in the order of the program."""
+        """Find the places in a file, whose nodes are in the order of the program."""
         group_C = np.array([found.end() for found in _GROUP.finditer(data)], dtype=np.int64)
         peer_M = np.array([found.end() for found in _PEER.finditer(data)], dtype=np.int64)
         roles = np.array(places.role_C, dtype=object)

@@ -213,10 +213,8 @@ def unfold(graph: AttributedGraph, num_ranks: int) -> Unfolded:
 def unfold_sampled(graph: AttributedGraph, num_ranks: int) -> Unfolded:
     """Return one trace per rank of a sampled job; no rank starts with a node that takes no time.
 
-    Otherwise like ``unfold``, which gives real jobs back as they were.
-
-    Raises:
-        UsageError, DataError, GraphError: As ``unfold`` does.
+    Otherwise like ``unfold``, which gives real jobs back as they were. Raises UsageError,
+    DataError, GraphError as ``unfold`` does.
     """
     plan = JobPlan(graph, num_ranks)
     return _unfolded(plan, with_time_at_start(plan, node_numbers(plan)))
@@ -225,8 +223,7 @@ def unfold_sampled(graph: AttributedGraph, num_ranks: int) -> Unfolded:
 def needed_repairs(graph: AttributedGraph, num_ranks: int) -> dict[str, int]:
     """Return how often ``unfold_sampled`` would need each repair, without writing traces.
 
-    Raises:
-        UsageError, DataError, GraphError: As ``unfold`` does.
+    Raises UsageError, DataError, GraphError as ``unfold`` does.
     """
     plan = JobPlan(graph, num_ranks)
     return _needed({**plan.repairs, "compute_without_cost": node_numbers(plan).filled})

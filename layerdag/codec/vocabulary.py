@@ -70,10 +70,8 @@ def scrub(workload: Workload) -> tuple[Workload, Counter[str]]:
     """Return the workload without what may not be shared, and counts of what was removed.
 
     Keys are "replaced names", "kept names", "io", "start times", "metadata", "nodes", "groups",
-    "tags", "streams", "priorities" and "attribute NAME" for each name of an attribute.
-
-    Raises:
-        TraceError: If the dependencies of a trace are faulty.
+    "tags", "streams", "priorities" and "attribute NAME" for each name of an attribute. Raises
+    TraceError if the dependencies of a trace are faulty.
     """
     groups = {name: str(at + 1) for at, name in enumerate(workload.groups)}
     scrubber = _Scrubber(groups, _priorities(workload))
@@ -302,8 +300,7 @@ def _allowed_name(name: str, words: frozenset[str], *, every: bool) -> str:
 def require_operators(graphs: Iterable[AttributedGraph], source: str) -> None:
     """Refuse jobs of whose nodes more than half are ``<other>``: nothing is to be learned there.
 
-    Raises:
-        DataError: If it is more than half; it names the most frequent words, and the way out.
+    Raises DataError if it is more than half; it names the most frequent words, and the way out.
     """
     nodes = unknown = 0
     noted: list[Note] = []
@@ -377,8 +374,7 @@ class LeakedString:
 def private_strings(workload: Workload) -> set[str]:
     """Return the strings of a workload that anonymizing it takes out.
 
-    Raises:
-        TraceError: If the dependencies of a trace are faulty.
+    Raises TraceError if the dependencies of a trace are faulty.
     """
     clean, _ = scrub(workload)
     removed = _strings(workload.traces) - _strings(clean.traces)
@@ -425,8 +421,7 @@ _ARCHIVE = b"PK\x03\x04"
 def _texts(content: bytes, path: Path) -> Iterator[str]:
     """Yield a file as text; of a zip archive, such as numpy's, each member, too.
 
-    Raises:
-        DataError: If the members are larger than memory allows, damaged or encrypted.
+    Raises DataError if the members are larger than memory allows, damaged or encrypted.
     """
     yield content.decode("utf-8", errors="replace")
     if not zipfile.is_zipfile(io.BytesIO(content)):

@@ -51,10 +51,7 @@ def load_alibaba(config: AlibabaConfig) -> GraphDataset:
 
     The label is the time from the first start to the last end in seconds, of jobs all of whose
     tasks ended. Rows of a job follow each other in the file, which is read up to the last job that
-    is needed.
-
-    Raises:
-        DataError: If the file is missing or malformed, or no job is left.
+    is needed. Raises DataError if the file is missing or malformed, or no job is left.
     """
     if config.num_graphs is not None and config.num_graphs < 1:
         raise DataError(f"'num_graphs' must be at least 1, found {config.num_graphs}.")

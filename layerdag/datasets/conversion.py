@@ -67,6 +67,13 @@ def of_kind(graph: GraphLike, kind: GraphKind) -> GraphLike:
     return kind.comparable(graph) if isinstance(graph, CodedGraph) else graph
 
 
+def is_job(graph: GraphLike) -> bool:
+    """Return whether something is the traces of a job, or a sampled job."""
+    if isinstance(graph, Workload | Trace):
+        return True
+    return isinstance(graph, CodedGraph) and graph.schema.kind.has_traces
+
+
 def is_pyg(thing: object) -> bool:
     """Return whether something is PyG's ``Data``, without importing PyG."""
     module = sys.modules.get("torch_geometric.data")
@@ -83,11 +90,8 @@ def as_dag(graph: GraphLike) -> DAG | None:
 def attributed_graph(graph: GraphLike, name: str = "graph") -> AttributedGraph:
     """Return a graph of any form in names and numbers.
 
-    Codes of a ``DAG`` or of PyG ``Data`` become words: "0", "1", ...
-
-    Raises:
-        UsageError: If it is no graph.
-        DataError: If a path cannot be read, or ranks contradict each other.
+    Codes of a ``DAG`` or of PyG ``Data`` become words: "0", "1", ... Raises UsageError if it is no
+    graph, and DataError if a path cannot be read, or ranks contradict each other.
     """
     return attributed_graphs([graph], [name])[0]
 
@@ -166,9 +170,8 @@ def _with_words(dag: DAG, name: str, sizes: Mapping[str, int]) -> AttributedGrap
 def to_pyg(dag: DAG, schema: GraphSchema) -> "Data":
     """Return a graph as PyG ``Data``; tensors are shared, not copied.
 
-    Raises:
-        VocabularyError: If the graph carries a condition that the schema does not know.
-        GraphError: If it has a cycle.
+    Raises VocabularyError if the graph carries a condition that the schema does not know and
+    GraphError if it has a cycle.
     """
     data = dag.to_pyg()
     data.numeric, data.category = schema.encode_conditions([dag.conditions])

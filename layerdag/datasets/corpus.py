@@ -29,11 +29,8 @@ def load_corpus(config: CorpusConfig) -> GraphDataset:
     """Load the runs of a corpus folder.
 
     The label is the measured step time in seconds, the minimum of the repeats; family, strategy,
-    phase, world size, number of nodes and number of layers are further conditions.
-
-    Raises:
-        TraceError: If a corpus is missing or damaged.
-        DataError: If nothing is left for training.
+    phase, world size, number of nodes and number of layers are further conditions. Raises
+    TraceError if a corpus is missing or damaged and DataError if nothing is left for training.
     """
     own = embedded_corpus()
     folder = Path(config.folder or own)
@@ -78,8 +75,7 @@ def corpus_parts(
 ) -> tuple[Parts, list[str]]:
     """Return the graphs of some runs of a corpus by their split, and what was left out.
 
-    Raises:
-        TraceError: If the corpus is damaged.
+    Raises TraceError if the corpus is damaged.
     """
     parts: Parts = {split: [] for split in SPLITS}
     left_out: list[str] = []
@@ -134,8 +130,7 @@ def _to_train_on(records: Iterable[RunRecord], known: set[str]) -> list[RunRecor
 def run_graph(run: CollectedRun) -> AttributedGraph:
     """Return the graph of one collected run.
 
-    Raises:
-        DataError: If its ranks contradict each other.
+    Raises DataError if its ranks contradict each other.
     """
     record = run.record
     classes = [

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, final, overload
 
 from layerdag.dag.dag import DAG, DAGBatch, graph_hashes, layers_of
-from layerdag.datasets.conversion import CodedGraph, GraphLike, attributed_graphs
+from layerdag.datasets.conversion import GraphLike, attributed_graphs, is_job
 from layerdag.datasets.splits import SplitFingerprint, content_hash, split_graphs
 from layerdag.errors import DataError, GraphError, UsageError, VocabularyError, WrongNameError
 from layerdag.graph.attributed_graph import LABEL, SPLITS, AttributedGraph, Condition, Split
@@ -20,7 +20,6 @@ from layerdag.runtime.notes import Note, merge_notes
 from layerdag.runtime.settings import did_you_mean, guess_message
 from layerdag.schema.plan_tables import NO_PLANS
 from layerdag.schema.schema import GraphSchema
-from layerdag.traces.trace import Trace, Workload
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -173,7 +172,7 @@ class GraphDataset(_Contents):
             )
         raws = _distinct(graphs)
         parts = _divided(_with_targets(raws, targets), split, seed)
-        kind = JOB if graphs and all(map(_is_job, graphs)) else FLOW
+        kind = JOB if graphs and all(map(is_job, graphs)) else FLOW
         made = self.build(name, kind, parts, num_bins=num_bins)
         notes = merge_notes(note for raw in raws for note in raw.notes)
         super().__init__(**(vars(made) | {"notes": notes}))
@@ -423,12 +422,6 @@ def split_named(name: str) -> Split:
     )
 
 
-def _is_job(graph: GraphLike) -> bool:
-    if isinstance(graph, Workload | Trace):
-        return True
-    return isinstance(graph, CodedGraph) and graph.schema.kind.has_traces
-
-
 def _distinct(graphs: Sequence[GraphLike]) -> list[AttributedGraph]:
     split = isinstance(graphs, GraphSplit)
     raws = graphs.attributed() if isinstance(graphs, GraphSplit) else attributed_graphs(graphs)
@@ -510,8 +503,7 @@ def _expressible(schema: GraphSchema, conditions: Mapping[str, Condition]) -> di
 def encode_batch(schema: GraphSchema, dags: Sequence[DAG]) -> DAGBatch:
     """Return ``dags`` (in layer order) as one batch with those conditions that the schema has.
 
-    Raises:
-        GraphError: If there is no graph.
+    Raises GraphError if there is no graph.
     """
     if not dags:
         raise GraphError("There is no graph to lay into a batch; check the split.")

@@ -1,15 +1,15 @@
 """Families of the DGRL benchmark (Graph-COM/Benchmark_for_DGRL_in_Hardwares), one folder each.
 
-- Computational graphs of nn-Meter with measured latencies in milliseconds. A node has an operator
-  and 16 numbers: input shape (5), kernel (4), strides (2) and output shape (5). The graphs of the
-  family ``nasbench201s`` are NA-Edge of the LayerDAG paper.
-- AMP: operational amplifiers of two or three stages as DAGs of sub-circuits, labels from a circuit
-  simulator. HLS: control and data flow of C programs; edges marked as going back are left out.
+- Computational graphs of nn-Meter with measured latencies in ms. A node has an operator, input
+  shape (5 numbers), kernel (4), strides (2) and output shape (5). ``nasbench201s`` is NA-Edge of
+  the LayerDAG paper.
+- AMP: operational amplifiers as DAGs of sub-circuits, with labels from a circuit simulator.
+- HLS: control and data flow of C programs, without the edges marked as going back.
 - SR: and-inverter graphs of multipliers, whose nodes are to be recognized as parts of adders.
-  TIME: pins of placed circuits, joined by nets and by cells, with slacks before routing. Both have
-  a folder per circuit; layout and columns are those that the benchmark's own processors read.
+- TIME: pins of placed circuits, joined by nets and by cells, with slacks before routing.
 
-Tables are OGB-style CSV files without a header, each ``.csv``, ``.csv.gz`` or ``.csv.xz``.
+SR and TIME have a folder per circuit. Tables are OGB-style CSV files without a header, each
+``.csv``, ``.csv.gz`` or ``.csv.xz``.
 """
 
 import io
@@ -41,10 +41,9 @@ class Sizes:
 
     @classmethod
     def from_folder(cls, folder: Path, num_graphs: int | None) -> "Sizes":
-        """Read the sizes of the first so many graphs.
+        """Read the sizes of the first ``num_graphs`` graphs.
 
-        Raises:
-            DataError: If a file is missing or holds no natural numbers, or the number is below 1.
+        Raises DataError if a file is missing or damaged, or ``num_graphs`` is below 1.
         """
         if num_graphs is not None and num_graphs < 1:
             raise DataError(f"'num_graphs' must be at least 1, found {num_graphs}.")
@@ -78,8 +77,7 @@ class Sizes:
 def read_table(folder: Path, name: str, kind: DTypeLike, max_rows: int | None = None) -> np.ndarray:
     """Read a CSV without a header as a matrix.
 
-    Raises:
-        DataError: If the file is missing or a cell is of another kind.
+    Raises DataError if the file is missing or a cell is of another kind.
     """
     found = (folder / f"{name}.csv{ending}" for ending in ("", ".gz", ".xz"))
     path = next((path for path in found if path.is_file()), None)
@@ -96,7 +94,7 @@ def read_table(folder: Path, name: str, kind: DTypeLike, max_rows: int | None = 
 def _columns_of(
     folder: Path, sizes: Sizes, names: Sequence[str] | None, family: str
 ) -> dict[str, np.ndarray]:
-    """Return the columns of ``node-feat`` by their names; by default they are numbered features."""
+    """Return the columns of ``node-feat`` by name; without names they are numbered features."""
     node_NC = read_table(folder, "node-feat", np.float64, sizes.num_nodes)
     names = [f"feature_{c}" for c in range(node_NC.shape[1])] if names is None else names
     if sizes.num_nodes and node_NC.shape[1] != len(names):
@@ -114,11 +112,7 @@ def _graph(
     edges_2E: np.ndarray,
     label: float = math.nan,
 ) -> AttributedGraph:
-    """Return one graph, each edge once, sorted by source and target.
-
-    Raises:
-        DataError: If an edge names a node that the graph lacks, or edges form a cycle.
-    """
+    """Return one graph, each edge once, sorted by source and target."""
     num_nodes = len(next(iter(columns.values())))
     if edges_2E.size and not 0 <= edges_2E.min() <= edges_2E.max() < num_nodes:
         raise DataError(
@@ -162,7 +156,7 @@ _ENDPOINT = "is-timing-endpt"
 
 
 def _read_sr(folder: Path) -> dict[Split, list[AttributedGraph]]:
-    """Return and-inverter graphs, all of whose node features are 0 or 1, in the own parts of SR."""
+    """Return the graphs of SR in its own parts; all node features are 0 or 1."""
     parts: dict[Split, list[AttributedGraph]] = {split: [] for split in SPLITS}
     for part, split in SR_PARTS.items():
         for file in sorted((folder / part).glob("**/num-node-list.csv*")):
@@ -212,7 +206,7 @@ def _timing_graph(circuit: Path, folder: Path, label: str) -> AttributedGraph:
 def _circuit(
     circuit: Path, names: Sequence[str] | None, family: str
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Return the columns of nodes and the edges (2, E) of the one graph of a folder."""
+    """Return the node columns and the edges (2, E) of the only graph in a folder."""
     sizes = Sizes.from_folder(circuit, None)
     edge_E2 = read_table(circuit, "edge", np.int64, sizes.num_edges)
     columns = _columns_of(circuit, sizes, names, family)
@@ -238,12 +232,8 @@ def _name_of(circuit: Path, folder: Path) -> str:
 class Family:
     """How the tables of a family are read.
 
-    Attributes:
-        name: For messages.
-        columns: Name of each column of ``node-feat``.
-        words: Columns that are categories, the kind of a node first; the others are numbers.
-        labels: File with the labels.
-        label_names: Its columns that can be the label, where the file has a header.
+    ``words`` are the columns of ``node-feat`` that are categories, the kind of a node first;
+    ``labels`` is the file of labels, ``label_names`` its columns if it has a header.
     """
 
     name: str
@@ -273,8 +263,7 @@ def read_family(
 ) -> list[AttributedGraph]:
     """Read the graphs of AMP or HLS.
 
-    Raises:
-        DataError: If a file is missing, malformed, or of another length than the others.
+    Raises DataError if a file is missing, malformed, or of another length than the others.
     """
     label_B = _family_labels(folder, family, label)[:num_graphs]
     sizes = Sizes.from_folder(folder, num_graphs)
@@ -339,14 +328,11 @@ MAX_WORDS = 16
 
 
 def load_dgrl(config: DgrlConfig) -> GraphDataset:
-    """Load a family: computational graphs, amplifiers (AMP), HLS, multipliers (SR) or TIME.
+    """Load a family.
 
-    Of computational graphs columns of one value are left out; columns of few values are words, as
-    in the LayerDAG paper, the others numbers. Equal networks stay in one split; 80 % train, 10 %
-    val, 10 % test. SR and TIME come with parts of their own.
-
-    Raises:
-        DataError: If a file is missing, malformed, or of another length than the others.
+    In computational graphs, columns of a single value are left out and columns of few values are
+    words, as in the LayerDAG paper. Equal networks stay in one split (80/10/10 %). SR and TIME come
+    with their own parts. Raises DataError if files are missing, malformed, or differ in length.
     """
     folder, label = config.folder, config.label
     is_sr = any((folder / "train").glob("node-label-root.csv*"))
@@ -371,15 +357,10 @@ def load_dgrl(config: DgrlConfig) -> GraphDataset:
 def read_networks(
     folder: str | Path, labels: Sequence[str] = LABELS[:3], num_graphs: int | None = None
 ) -> list[AttributedGraph]:
-    """Read computational graphs as they come: no split, every column of a node as a number.
+    """Read computational graphs unsplit, with every node column as a number.
 
-    Args:
-        folder: Of a family of networks.
-        labels: Latencies in milliseconds that become conditions of these names.
-        num_graphs: Use the first so many; all by default.
-
-    Raises:
-        DataError: If a file is missing, malformed, or of another length than the others.
+    Each of ``labels``, a latency in milliseconds, becomes a condition of that name. Raises
+    DataError if files are missing, malformed, or differ in length.
     """
     if not labels:
         raise DataError(f"{folder}: name at least one label of {', '.join(LABELS)}.")
@@ -419,7 +400,7 @@ def _read_networks(
 
 
 def _latencies(folder: Path, label: str) -> np.ndarray:
-    """Return the latencies, NaN where a network was not measured: the file has an empty string."""
+    """Return the latencies, NaN where the file has an empty string (not measured)."""
     words_B = np.char.strip(read_table(folder, f"label-{label}", np.dtype("U32"))[:, 0], '"')
     try:
         return np.where(words_B == "", "nan", words_B).astype(np.float64)
@@ -430,7 +411,7 @@ def _latencies(folder: Path, label: str) -> np.ndarray:
 def _with_fewer_columns(
     parts: Mapping[Split, Sequence[AttributedGraph]],
 ) -> dict[Split, list[AttributedGraph]]:
-    """Leave out columns of one training value and turn those of few values into words."""
+    """Drop columns with one training value; turn those with few values into words."""
     train = parts["train"]
     counts = {n: len(np.unique(np.concatenate([g.numbers[n] for g in train]))) for n in COLUMNS}
     words = [name for name, count in counts.items() if 1 < count <= MAX_WORDS]

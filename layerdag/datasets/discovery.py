@@ -60,11 +60,9 @@ class FoundLabels:
 def find_labels(folder: Path, given: Path | None = None) -> FoundLabels:
     """Return the labels of jobs below a folder.
 
-    Without a given file these are ``labels.csv``, ``labels.json``, lists of runs (``.jsonl``) and
-    step times that ``layerdag collect`` measured; later ones win.
-
-    Raises:
-        DataError: If the given file cannot be read.
+    By default these are ``labels.csv``, ``labels.json``, lists of runs (``.jsonl``) and step times
+    measured by ``layerdag collect``; later ones win. Raises DataError if the given file cannot be
+    read.
     """
     notes = NoteCollector(str(folder))
     if given is not None:
@@ -89,7 +87,7 @@ def find_labels(folder: Path, given: Path | None = None) -> FoundLabels:
 
 
 def _rank_of_file(path: Path) -> tuple[int, str]:
-    """Return how much a file of labels counts; 9 for other files."""
+    """Return the precedence of a file of labels; 9 for other files."""
     if path.name.endswith(STEP_TIMES):
         return 0, str(path)
     if path.suffix == ".jsonl":
@@ -152,26 +150,18 @@ def _number(value: object) -> float | None:
 
 DURATION = "duration"
 CONDITIONS = (LABEL, "family", "strategy", "phase", "world_size", "num_nodes", "num_layers")
-"""What samples may say of a job; further columns of a label file stay with the owner."""
+"""What samples may say of a job; further columns of a label file stay private."""
 SHOWN = 5
 
 
 @dataclass(frozen=True, eq=False)
 class FoundJobs:
-    """What a folder of traces holds.
+    """The contents of a folder of traces.
 
-    Attributes:
-        graphs: Jobs or flow graphs that can be used, words renamed that may not be shared.
-        runs: The run of each graph: copies and repetitions of one program share it.
-        formats: Number of jobs by the format of their files.
-        left_out: What could not be used, with the reason.
-        others: Number of files of other kinds, by ending.
-        private: Words that no file of a release may hold.
-        labeled: Number of graphs with a label.
-        renamed: Number of words that were renamed.
-        parts: The part of each graph by its name, where a corpus says; its graphs may be known to
-            the shipped checkpoint, which learned from the training part of the embedded one.
-
+    ``graphs`` have private words renamed; ``runs`` holds the run of each, shared by copies and
+    repetitions. ``formats`` and ``others`` count jobs by format and other files by ending,
+    ``left_out`` lists reasons, ``private`` the words that no file of a release may hold. ``parts``
+    are the splits stated by a corpus; the shipped checkpoint may know its training graphs.
     """
 
     graphs: tuple[AttributedGraph, ...]
@@ -194,7 +184,7 @@ class FoundJobs:
 
     @cached_property
     def programs(self) -> Mapping[str, str]:
-        """Program of each graph by its name: runs that differ in sizes and edges alone share it."""
+        """Program of each graph, by name; runs that differ only in sizes and edges share it."""
         return {graph.name: operators_of(graph) for graph in self.graphs}
 
     @property
@@ -203,20 +193,21 @@ class FoundJobs:
         return len(set(self.programs.values()))
 
     def sentences(self) -> Iterator[str]:
-        """Yield what was found and what was left out, to be printed."""
+        """Yield sentences on what was found and what was left out."""
         what = self.kind.plural
         formats = ", ".join(f"{count} as {name}" for name, count in self.formats.items())
         nodes = sorted(graph.num_nodes for graph in self.graphs)
         sizes = f" of {nodes[0]:,} to {nodes[-1]:,} nodes" if nodes else ""
         yield f"{len(self.graphs)} {what}{sizes} ({formats})" if nodes else f"no usable {what}"
-        if len(self.graphs) > self.num_runs:
+        num_runs, num_programs = self.num_runs, self.num_programs
+        if len(self.graphs) > num_runs:
             yield (
-                f"{self.num_runs} distinct runs: jobs with the same operators, edges and sizes "
+                f"{num_runs} distinct runs: jobs with the same operators, edges and sizes "
                 "count as one run and stay together"
             )
-        if self.num_programs < self.num_runs:
-            runs = "1 run" if self.num_runs == 1 else f"{self.num_runs} runs"
-            programs = "1 program" if self.num_programs == 1 else f"{self.num_programs} programs"
+        if num_programs < num_runs:
+            runs = "1 run" if num_runs == 1 else f"{num_runs} runs"
+            programs = "1 program" if num_programs == 1 else f"{num_programs} programs"
             same = "runs with equally many of each operator differ in sizes alone"
             yield f"{runs}, {programs}: {same}"
         if self.labeled:
@@ -244,7 +235,7 @@ class FoundJobs:
 
 
 def operators_of(graph: AttributedGraph) -> str:
-    """Return a hash of how often each operator occurs in a graph, whatever sizes and edges."""
+    """Return a hash of how often each operator occurs in a graph."""
     kinds = next(iter(graph.categories.values()), [])
     counts = sorted(Counter(graph.categories.get("op", kinds)).items())
     return hashlib.sha256(repr(counts).encode()).hexdigest()
@@ -265,17 +256,11 @@ def read_folder(
     as_they_are: bool = False,
     as_jobs: bool = False,
 ) -> FoundJobs:
-    """Read everything below a folder; of traces that record arguments, the forward programs.
+    """Read everything below a folder; forward programs of traces that record arguments.
 
-    Args:
-        folder: With traces or flow graphs in any format, or a corpus.
-        labels_at: Label file; None takes what lies in the folder.
-        max_nodes: Larger graphs are left out.
-        as_they_are: Keep words that may not be shared, for figures that are not.
-        as_jobs: Whether traces are graphs although they record arguments.
-
-    Raises:
-        DataError: If nothing at all can be read, or the label file is damaged.
+    Graphs with more than ``max_nodes`` nodes are left out. ``as_they_are`` keeps private words, for
+    figures that are not shared; ``as_jobs`` reads traces as jobs even if they record arguments.
+    Raises DataError if nothing can be read, or the label file is damaged.
     """
     labels = FoundLabels()
     left_out: list[str] = []
@@ -367,7 +352,7 @@ def _of_corpus(folder: Path, left_out: list[str]) -> Iterator[_Job]:
 
 
 def _of_folder(sources: Sequence[JobSource], left_out: list[str]) -> Iterator[_Job]:
-    """Yield the jobs that can be read; the reasons of the others go to ``left_out``."""
+    """Yield the jobs that can be read; append why others cannot to ``left_out``."""
     for source in track(sources, "reading traces", len(sources)):
         try:
             thing = source.read()
@@ -392,10 +377,9 @@ def _of_folder(sources: Sequence[JobSource], left_out: list[str]) -> Iterator[_J
 
 
 def _private_words(graph: AttributedGraph, *, is_program: bool) -> Iterator[str]:
-    """Yield the words of a graph that are not public, those of conditions that are not used, too.
+    """Yield the private words of a graph and of its unused conditions.
 
-    Of a program: operators that are not PyTorch's, and words among arguments; expressions of sizes
-    and edge types are none.
+    In a program these are operators that are not PyTorch's and words among arguments.
     """
     of_programs = (program_json.CALL, program_json.SIZES, EDGE) if is_program else ()
     for name, column in categories_of(graph).items():
@@ -411,7 +395,7 @@ def _private_words(graph: AttributedGraph, *, is_program: bool) -> Iterator[str]
 
 
 def _of_one_kind(jobs: list[_Job], left_out: list[str]) -> list[_Job]:
-    """Keep traces or flow graphs, whichever are more; a model learns one kind."""
+    """Keep traces or flow graphs, whichever are more numerous."""
     traces = [job for job in jobs if set(CATEGORIES) <= set(job.graph.categories)]
     if len(traces) in (0, len(jobs)):
         return jobs

@@ -32,9 +32,8 @@ from layerdag.traces.chakra.corpus import embedded_corpus, read_index
 def encoded(graphs: Iterable[GraphLike], schema: GraphSchema) -> list[DAG]:
     """Return graphs as codes of ``schema``; graphs with codes of another schema are translated.
 
-    Raises:
-        VocabularyError: If a graph has a word that the schema does not know.
-        DataError: If a file cannot be read, or a graph lacks an attribute.
+    Raises VocabularyError if a graph has a word that the schema does not know, and DataError if a
+    file cannot be read, or a graph lacks an attribute.
     """
     return [_coded(graph, schema) for graph in graphs]
 
@@ -64,11 +63,8 @@ def load_with_schema(data: DataConfig | str | Path, schema: GraphSchema) -> Grap
     A graph with a word that a closed vocabulary lacks is left out and listed; in an open one such a
     word is ``<other>``, and numbers beyond all bins are in the last one. Conditions that the schema
     cannot encode are unknown. Graphs of a folder are all for training, unless its label file has a
-    column ``split``.
-
-    Raises:
-        ConfigError: If the data set is of another kind, or a setting would learn from its graphs.
-        DataError: If the files are missing or damaged.
+    column ``split``. Raises ConfigError if the data set is of another kind, or a setting would
+    learn from its graphs, and DataError if the files are missing or damaged.
     """
     config = data if isinstance(data, DataConfig) else _config_of(data)
     if not isinstance(config, CorpusConfig | FolderConfig):
@@ -145,10 +141,8 @@ def coded(
     """Return graphs in codes of a schema, and why some cannot be; None is no graph.
 
     Without a schema only graphs that have codes alone are taken. ``renamed`` are words that the
-    data set has instead of others: new -> old, by attribute.
-
-    Raises:
-        UsageError: If something is no graph.
+    data set has instead of others: new -> old, by attribute. Raises UsageError if something is no
+    graph.
     """
     dags: list[DAG | None] = []
     reasons = []

@@ -101,10 +101,8 @@ def folder_graphs(
     """Yield the graphs of a folder with their labels, as they are in the files.
 
     ``left_out`` takes a sentence on each graph that is not among them, ``notes`` what is worth
-    knowing of those that are.
-
-    Raises:
-        DataError: If there is no graph, or labels and graphs share no name.
+    knowing of those that are. Raises DataError if there is no graph, or labels and graphs share no
+    name.
     """
     names, values = [], set[str]()
     for name, read in _graphs_in(config, left_out, notes, as_jobs):
@@ -144,16 +142,17 @@ def dataset_of(
     if config.min_programs < 1:
         raise DataError(f"data.min_programs is {config.min_programs}; it must be 1 or more.")
     kind.require_public(aligned, str(config.folder))
-    if not kind.has_steps and config.min_programs != 1:
-        raise DataError(
-            f"{config.folder}: data.min_programs is {config.min_programs}, but it holds no "
-            "programs; words of other graphs are renamed unless data.public_words has them."
-        )
-    if not kind.has_steps and config.avoid_copies:
-        raise DataError(
-            f"{config.folder}: data.avoid_copies is of programs, and it holds none; "
-            "'layerdag audit' counts copies of other graphs."
-        )
+    if not kind.has_steps:
+        if config.min_programs != 1:
+            raise DataError(
+                f"{config.folder}: data.min_programs is {config.min_programs}, but it holds no "
+                "programs; words of other graphs are renamed unless data.public_words has them."
+            )
+        if config.avoid_copies:
+            raise DataError(
+                f"{config.folder}: data.avoid_copies is of programs, and it holds none; "
+                "'layerdag audit' counts copies of other graphs."
+            )
     public, renamed = rename_private_words(aligned, config.public_words, checked=kind.known_words)
     public = [kind.with_vocabularies(graph) for graph in public]
     parts = (

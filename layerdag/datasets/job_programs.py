@@ -35,10 +35,7 @@ def programs_in(folder: str | Path, *, training: bool = True) -> Iterator[Progra
 
     It is the one that was recorded with a job's trace (``NAME.program.json``), or else that of the
     trace of its first rank, as PyTorch wrote it or as Chakra. With ``training`` a program must end
-    in a loss that trains every parameter.
-
-    Raises:
-        DataError: If there is no such folder.
+    in a loss that trains every parameter. Raises DataError if there is no such folder.
     """
     sources = find_sources(Path(folder))
     for line in sources.faulty:

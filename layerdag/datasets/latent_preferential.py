@@ -34,8 +34,7 @@ MAX_IN_DEGREE = 6
 def load_latent_preferential(config: LatentPreferentialConfig) -> GraphDataset:
     """Generate a data set; graph i of a split depends on the seed, the split and i alone.
 
-    Raises:
-        UsageError: If rho is negative.
+    Raises UsageError if rho is negative.
     """
     if config.rho < 0:
         raise UsageError(f"Latent-preferential graphs need rho >= 0, found {config.rho}.")

@@ -28,8 +28,7 @@ _DGRL_FILES = ("num-node-list.csv*", "train/node-label-root.csv*", "*/raw/is-tim
 def register_loader(name: str, function: Callable[..., GraphDataset]) -> None:
     """Add a data set of your own: ``load_dataset(name, **options)`` calls ``function(**options)``.
 
-    Raises:
-        UsageError: If the package itself has a data set of that name.
+    Raises UsageError if the package itself has a data set of that name.
     """
     if name in CONFIGS:
         raise UsageError(f"layerdag has a data set '{name}' itself; take another name.")
@@ -112,11 +111,9 @@ def read_dataset(
 
     Words of a folder of graphs are renamed if they are neither public nor among ``public_words``
     ("all" keeps every word). With ``as_jobs`` traces are loaded as graphs even where they record
-    arguments. A label file counts for folders of traces or graphs alone.
-
-    Raises:
-        UsageError: If the folder is no data set, or has labels of its own and a file is named.
-        DataError: If a file is damaged.
+    arguments. A label file counts for folders of traces or graphs alone. Raises UsageError if the
+    folder is no data set, or has labels of its own and a file is named, and DataError if a file is
+    damaged.
     """
     folder = Path(folder)
     kind = kind_of_folder(folder, {"labels": labels})
@@ -135,8 +132,7 @@ def read_dataset(
 def require_no_labels(folder: str | Path, kind: str, labels: str | Path) -> None:
     """Refuse a label file where it would not count.
 
-    Raises:
-        UsageError: If the folder is a data set that has its labels.
+    Raises UsageError if the folder is a data set that has its labels.
     """
     if kind != "folder":
         raise UsageError(
@@ -171,8 +167,7 @@ def read_learned_dataset(
 def kind_of_folder(folder: Path, options: Mapping[str, Any]) -> str:
     """Return the name of the data set that a folder holds.
 
-    Raises:
-        UsageError: If it holds nothing that a loader reads.
+    Raises UsageError if it holds nothing that a loader reads.
     """
     if (folder / "index.jsonl").is_file():
         return "corpus"
@@ -199,8 +194,7 @@ def kind_of_folder(folder: Path, options: Mapping[str, Any]) -> str:
 def data_config(values: object) -> DataConfig:
     """Return the settings of the data set that ``values["name"]`` names.
 
-    Raises:
-        ConfigError: If the name or a setting is unknown, or a value has another type.
+    Raises ConfigError if the name or a setting is unknown, or a value has another type.
     """
     if not isinstance(values, Mapping) or "name" not in values:
         raise ConfigError(f"'data' must be a group of settings with a name, found {values!r:.40}.")
@@ -221,8 +215,7 @@ def data_config(values: object) -> DataConfig:
 def load_config(config: DataConfig) -> GraphDataset:
     """Load a data set with the function ``load_<name>`` of the file of that name.
 
-    Raises:
-        DataError: If the files are missing or damaged.
+    Raises DataError if the files are missing or damaged.
     """
     loader = importlib.import_module(f"layerdag.datasets.{config.name}")
     data: GraphDataset = getattr(loader, f"load_{config.name}")(config)

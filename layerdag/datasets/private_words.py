@@ -34,10 +34,8 @@ def rename_private_words(
     """Return the graphs with words that are not public renamed, and which ones were.
 
     Names of attributes and conditions stay, and so do words of ``extra`` ("all" for every word) and
-    those of the attributes ``checked``, which are known to be public.
-
-    Raises:
-        ConfigError: If ``extra`` is another word.
+    those of the attributes ``checked``, which are known to be public. Raises ConfigError if
+    ``extra`` is another word.
     """
     if extra == ALL:
         return list(graphs), {}

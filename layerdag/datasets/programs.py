@@ -50,11 +50,8 @@ def load_programs(config: ProgramsConfig) -> GraphDataset:
     Conditions are the family, the numbers of nodes and of layers, and the depth, the number of
     units. Programs of one structure, whatever their tables of sizes, are in one split: a tenth of
     the structures of each family each for validation and test, none of families with few. The plans
-    of their runs, where the folder of a corpus holds them, are kept in the schema.
-
-    Raises:
-        DataError: If a file is damaged, calls operators that are not PyTorch's, or nothing is left
-            for training.
+    of their runs, where the folder of a corpus holds them, are kept in the schema. Raises DataError
+    if a file is damaged, calls operators that are not PyTorch's, or nothing is left for training.
     """
     folder = config.folder or embedded_programs(config.corpus)
     files = [
@@ -116,11 +113,8 @@ def _run_durations(corpus: Path, program_of: Mapping[str, int]) -> Durations:
 def jobs_of_programs(programs: GraphDataset, corpus: Path, max_nodes: int = 2000) -> GraphDataset:
     """Return the training steps that a corpus holds of programs, split as the programs are.
 
-    Larger steps than ``max_nodes`` are left out, and listed.
-
-    Raises:
-        TraceError: If the corpus is damaged.
-        DataError: If it has no step of a program to train on.
+    Larger steps than ``max_nodes`` are left out, and listed. Raises TraceError if the corpus is
+    damaged and DataError if it has no step of a program to train on.
     """
     split_of = {name: split for split in SPLITS for name in programs.names[split]}
     found = [record for record in read_index(corpus) if record.run in split_of]
@@ -157,11 +151,7 @@ def embedded_programs(corpus: str) -> Path:
 
 
 def program_rows(folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield the JSON data of each program of a folder.
-
-    Raises:
-        DataError: If a file is damaged.
-    """
+    """Yield the JSON data of each program of a folder. Raises DataError if a file is damaged."""
     for path in sorted(folder.glob("*.jsonl.xz")):
         for _, data in _rows(path):
             yield data

@@ -87,8 +87,7 @@ class MeasuredStep:
 def measured_steps(folder: Path) -> dict[str, MeasuredStep]:
     """Return the measured steps beside the programs of a folder, by run; none without its file.
 
-    Raises:
-        DataError: If a line of the file is damaged.
+    Raises DataError if a line of the file is damaged.
     """
     path = folder / STEPS
     if not path.is_file():

@@ -74,14 +74,9 @@ class _PyTorchTrace:
 class JobSource:
     """One job or graph, not read yet.
 
-    Attributes:
-        name: Path below the folder, without ending and rank.
-        format: Of its files, in words.
-        is_trace: Whether it is a job of traces; else a flow graph, or the program of a step.
-        hosts: PyTorch's host traces of a job by rank, where it has any.
-        chakra: File, or prefix of the files, of a job's Chakra traces.
-        program: The forward program that was recorded with a trace.
-        traces: Reads the traces of a job whose program is what is learned of it.
+    ``is_trace`` is false for flow graphs and for the program of a step. ``hosts`` are PyTorch's
+    host traces by rank, ``chakra`` is the file or prefix of Chakra traces, ``program`` the forward
+    program recorded with a trace. ``traces`` reads the traces behind a job's program.
     """
 
     name: str
@@ -94,7 +89,7 @@ class JobSource:
     traces: Callable[[], Workload] | None = None
 
     def graph(self, public_words: PublicWords = ()) -> AttributedGraph:
-        """Read it as a graph; operators of a job that are neither public nor allowed are lost."""
+        """Read it as a graph; job operators that are neither public nor allowed are lost."""
         found = self.read()
         if isinstance(found, AttributedGraph):
             return replace(found, name=self.name)
@@ -108,10 +103,9 @@ def job_of(name: str, workload: Workload, public_words: PublicWords) -> Attribut
 
 @dataclass(frozen=True)
 class Sources:
-    """What a folder holds: jobs and graphs in order of their names.
+    """The jobs and graphs of a folder, ordered by name.
 
-    ``faulty`` are files that look like traces or graphs and cannot be read, with the reason;
-    ``others`` the number of other files, by ending.
+    ``faulty`` says which traces and graphs cannot be read; ``others`` counts files by ending.
     """
 
     found: tuple[JobSource, ...]
@@ -122,11 +116,9 @@ class Sources:
 def find_sources(
     folder: Path, *, labels: Path | None = None, most_files: int | None = MAX_FILES
 ) -> Sources:
-    """Return the jobs and graphs in or below a folder, without the file of labels.
+    """Return the jobs and graphs in or below a folder, ignoring the file of labels.
 
-    Raises:
-        DataError: If there is no such folder, or it holds more than ``most_files`` files, too many
-            to be one of traces.
+    Raises DataError if there is no such folder, or it holds more than ``most_files`` files.
     """
     if not folder.is_dir():
         raise DataError(f"{folder}: there is no such folder; check the path.")
@@ -210,7 +202,7 @@ class _Search:
         self.found[name] = JobSource(name, read, "forward program", is_trace=False, program=path)
 
     def _jobs(self) -> Iterator[tuple[Path, _RankedFiles]]:
-        """Yield the files of PyTorch by job; numbers of jobs of one rank each are no ranks."""
+        """Yield PyTorch's files by job; a number is no rank if each job has a single rank."""
         for job, files in self.pytorch.items():
             files = sorted(files, key=lambda each: each.rank)
             unsure = any(f.is_numbered for f in files) and not any(
@@ -224,7 +216,7 @@ class _Search:
                 yield job, self._by_rank(files)
 
     def _by_rank(self, files: Sequence[_PyTorchTrace]) -> _RankedFiles:
-        """Return the files of one job by kind and rank; a second one of a rank is faulty."""
+        """Return the files of one job by kind and rank; report duplicates of a rank."""
         found: _RankedFiles = {kind: {} for kind in PyTorchFile}
         for file in files:
             first = found[file.kind].setdefault(file.rank, file.path)
@@ -246,7 +238,7 @@ class _Search:
             self._add(at, partial(read_workload, at), "Chakra", chakra=at)
 
     def _unknown(self, path: Path) -> None:
-        """Count a file that is none, or raise DataError if it looks like one that is meant."""
+        """Count an unknown file, or raise DataError if it looks like a graph."""
         is_json = suffix_of(path) == JSON_SUFFIX
         if is_json and not path.stat().st_size:
             raise DataError(f"{path}: is empty; copy or write it again.")
@@ -317,7 +309,7 @@ def _ordered(of_rank: Mapping[int, Path], ranks: Sequence[int]) -> tuple[Path, .
 
 
 def _read_file(path: Path) -> Workload | AttributedGraph:
-    """Read a file as it is read alone; a graph's sizes are conditions."""
+    """Read a file as if it were alone; the sizes of a graph become conditions."""
     found, options = recognize(path), ReadOptions(compute=DEVICE)
     if found.content is not Content.GRAPH:
         return found.traces(options)

@@ -141,8 +141,7 @@ def has_enough_held_out(count: int) -> tuple[int, int]:
 def held_out_fraction(fraction: float) -> Sizes:
     """Return sizes that hold this share of all graphs out, half of it for test.
 
-    Raises:
-        ConfigError: If training would get nothing, or the share is no share.
+    Raises ConfigError if training would get nothing, or the share is no share.
     """
     if not 0 < fraction < 1:
         raise ConfigError(

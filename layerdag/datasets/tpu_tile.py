@@ -30,10 +30,8 @@ def load_tpu_tile(config: TpuTileConfig) -> GraphDataset:
 
     Each file holds lists ``src_list``, ``dst_list`` (int tensors), ``x_n_list`` (one node type a
     node) and ``y_list`` (runtime). If only ``val.pth`` is there, ``split.json`` beside it, lists of
-    indices under "train", "val" and "test", makes three parts of it.
-
-    Raises:
-        DataError: If no file is there, or one is not of this format.
+    indices under "train", "val" and "test", makes three parts of it. Raises DataError if no file is
+    there, or one is not of this format.
     """
     folder = config.folder
     parts: dict[Split, list[AttributedGraph]] = {
@@ -93,8 +91,7 @@ def _tpu_tile_graph(
 def _numbers(values: Any) -> np.ndarray:
     """Return a tensor or a flat list of numbers as an array.
 
-    Raises:
-        ValueError: If a tensor repeats its numbers, so that it may be larger than its file.
+    Raises ValueError if a tensor repeats its numbers, so that it may be larger than its file.
     """
     if isinstance(values, torch.Tensor):
         if values.numel() * values.element_size() > values.untyped_storage().nbytes():

@@ -13,8 +13,7 @@ _KINDS = {kind.name: kind for kind in (PROGRAM, JOB, FLOW)}
 def graph_kind(name: str | GraphKind) -> GraphKind:
     """Return the kind of graphs with a name; a kind is returned as it is.
 
-    Raises:
-        UsageError: If there is none.
+    Raises UsageError if there is none.
     """
     if isinstance(name, GraphKind):
         return name

@@ -13,7 +13,6 @@ from typing import final
 import numpy as np
 import torch
 
-from layerdag.codec.folding import job_graph, rank_classes
 from layerdag.dag.dag import DAG, graph_hash
 from layerdag.dag.statistics import GraphStatistics
 from layerdag.datasets.dataset import GraphDataset
@@ -27,14 +26,12 @@ from layerdag.publication.workspace import DRAWN, HASHES, PrivateWorkspace
 from layerdag.runtime.files import atomic_path, discard_folder, write_text
 from layerdag.runtime.rng import numpy_generator
 from layerdag.runtime.terminal import track
-from layerdag.sampling.generated import GeneratedGraph, as_workload
-from layerdag.sampling.generation import generate
+from layerdag.sampling.generated import GeneratedGraph
+from layerdag.sampling.generation import draw_policy, generate
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.schema.attributes import NumericAttribute
 from layerdag.schema.schema import GraphSchema
 from layerdag.training.checkpoint import LoadedCheckpoint
-from layerdag.validation.checking import check_workload
-from layerdag.validation.rules import has_errors
 
 
 def write_batch(file: Path, batch: Sequence[GeneratedGraph]) -> None:
@@ -71,21 +68,8 @@ def _sample_of(
     assert isinstance(conditions, dict)
     dag = DAG.build(x_NA, edges, edge_type_E=types, u_NA=u_NA, conditions=conditions)
     seed = int(str(note["seed"]))
-    return GeneratedGraph(f"drawn-{seed}", seed, dag, bool(note["truncated"]), schema)
-
-
-def written_graph(sample: GeneratedGraph) -> AttributedGraph:
-    """Return the graph of a sample as its files will hold it.
-
-    Raises:
-        DataError: If it cannot become traces, or they break a rule.
-    """
-    if not sample.schema.kind.has_traces:
-        return sample.graph
-    workload = as_workload(sample.graph).workload
-    if has_errors(check_workload(workload)):
-        raise DataError(f"{sample.name}: its traces break a rule.")
-    return job_graph(sample.name, rank_classes(workload), workload.groups, {})
+    policy = draw_policy(schema, GenerationSettings())
+    return policy.drawn(f"drawn-{seed}", seed, dag, bool(note["truncated"]))
 
 
 def published_conditions(sample: GeneratedGraph) -> Iterator[tuple[str, Condition]]:
@@ -217,7 +201,7 @@ class ReleaseFilter:
         first = sample
         for trial in range(TRIALS):
             try:
-                graph = written_graph(sample)
+                graph = sample.written_graph()
             except DataError:
                 return sample, NO_TRACE
             if not self._renumbering.hits(graph).any():

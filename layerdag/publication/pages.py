@@ -22,7 +22,7 @@ from layerdag.evaluation.metrics.base import attribute_views
 from layerdag.graph.attributed_graph import LABEL
 from layerdag.kinds.graph_kind import Card
 from layerdag.publication.cross_fitting import RunRequirement, program_of_runs
-from layerdag.publication.drawing import KEPT, AcceptedSamples, written_graph
+from layerdag.publication.drawing import KEPT, AcceptedSamples
 from layerdag.publication.evaluation import (
     SIMILARITY,
     USEFULNESS,
@@ -96,7 +96,7 @@ class ReleaseFindings:
         real = set(self.jobs.programs.values())
         if not real:
             return 0
-        return sum(operators_of(written_graph(sample)) in real for sample in self.kept)
+        return sum(operators_of(sample.written_graph()) in real for sample in self.kept)
 
 
 def public_content(results: ReleaseFindings) -> ReportContent:

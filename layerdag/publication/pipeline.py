@@ -17,7 +17,6 @@ from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.discovery import FoundJobs
 from layerdag.errors import UsageError
 from layerdag.graph.attributed_graph import LABEL, SPLITS
-from layerdag.graph.formats.graphml import write_graphml
 from layerdag.privacy.copies import keys_of_one_run
 from layerdag.publication.cross_fitting import (
     MIN_RUNS,
@@ -28,7 +27,7 @@ from layerdag.publication.cross_fitting import (
     run_of_graphs,
     split_jobs,
 )
-from layerdag.publication.drawing import draw_samples, keys_of, published_conditions, written_graph
+from layerdag.publication.drawing import draw_samples, keys_of, published_conditions
 from layerdag.publication.evaluation import (
     ReleaseDecision,
     ReleaseVerdict,
@@ -65,8 +64,8 @@ from layerdag.publication.workspace import (
 from layerdag.report.page import write_report
 from layerdag.runtime.files import atomic_folder, discard_folder, write_text
 from layerdag.runtime.notes import Note
-from layerdag.sampling.generated import GeneratedGraph, as_workload
-from layerdag.traces.chakra.workload import write_workload
+from layerdag.runtime.reading import Limits
+from layerdag.sampling.generated import GeneratedGraph
 from layerdag.version import __version__
 
 
@@ -141,13 +140,9 @@ def _write_samples(results: ReleaseFindings, draft: Path) -> list[str]:
             "nodes": sample.dag.num_nodes,
             "edges": sample.dag.num_edges,
         }
-        if sample.schema.kind.has_traces:
-            workload = as_workload(sample.graph).workload
-            row["ranks"] = workload.num_ranks
-            (folder / sample.name).mkdir()
-            write_workload(workload, folder / sample.name / sample.name)
-        else:
-            write_graphml(folder / f"{sample.name}.graphml", sample.graph)
+        made = sample.made_files(sample.schema.kind.formats[0], None, Limits()).write(folder)
+        if "ranks" in made:
+            row["ranks"] = made["ranks"]
         rows.append({**row, **dict(published_conditions(sample))})
     columns = list(dict.fromkeys(name for row in rows for name in row))
     text = io.StringIO()
@@ -165,7 +160,7 @@ def _shared_numbers(results: ReleaseFindings) -> list[str]:
     return [
         f"{sample.name}: has a node with the numbers of a single real run."
         for sample in results.kept
-        if np.isin(keys_of(written_graph(sample)), unique).any()
+        if np.isin(keys_of(sample.written_graph()), unique).any()
     ]
 
 

@@ -279,10 +279,8 @@ def is_manifest_folder(folder: Path) -> bool:
 def read_manifest(folder: str | Path) -> dict[str, Any]:
     """Return the manifest of a folder that ``layerdag sample`` wrote.
 
-    Of samples in parts it is what all have in common, without the key "samples".
-
-    Raises:
-        DataError: If it is missing or no manifest.
+    Of samples in parts it is what all have in common, without the key "samples". Raises DataError
+    if it is missing or no manifest.
     """
     if is_run(folder):
         return dict(SampleRun.read(folder).request)
@@ -292,8 +290,7 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
 def manifest_of(folder: str | Path, shape: Any) -> dict[str, Any]:
     """Return a manifest that has a shape, as ``require_shape`` takes it.
 
-    Raises:
-        DataError: If it is missing or has another shape.
+    Raises DataError if it is missing or has another shape.
     """
     path = Path(folder) / MANIFEST
     if not path.is_file():

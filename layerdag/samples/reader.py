@@ -28,11 +28,8 @@ def iter_samples(location: str | Path) -> Iterator[StoredSample]:
 
     They are a folder of samples in parts (``format=tar`` or ``parquet``), one part, or a folder
     with a folder or file for each sample. Of a run that is not finished the parts that are there
-    are read.
-
-    Raises:
-        DataError: If nothing is there, or a file is damaged or was changed.
-        UsageError: If it is Parquet and pyarrow is not installed.
+    are read. Raises DataError if nothing is there, or a file is damaged or was changed, and
+    UsageError if it is Parquet and pyarrow is not installed.
     """
     location = Path(location)
     if location.is_file():
@@ -56,9 +53,8 @@ def iter_samples(location: str | Path) -> Iterator[StoredSample]:
 def part_samples(path: str | Path) -> Iterator[StoredSample]:
     """Yield the samples of one part, a tar or a Parquet file, with or without an index beside it.
 
-    Raises:
-        DataError: If the file is damaged or no part.
-        UsageError: If it is Parquet and pyarrow is not installed.
+    Raises DataError if the file is damaged or no part and UsageError if it is Parquet and pyarrow
+    is not installed.
     """
     if Path(path).suffix != ".parquet":
         yield from read_tar(path)

@@ -41,11 +41,7 @@ class StoredSample:
 
     @classmethod
     def from_files(cls, meta: bytes, source: str, files: Mapping[str, bytes]) -> "StoredSample":
-        """Return a sample with its entry as JSON.
-
-        Raises:
-            DataError: If the entry is none.
-        """
+        """Return a sample with its entry as JSON. Raises DataError if the entry is none."""
         require_parsable(meta, source)
         try:
             entry = parse_json(meta)
@@ -73,8 +69,7 @@ class StoredSample:
     def graph(self) -> AttributedGraph:
         """The graph in names and numbers.
 
-        Raises:
-            DataError: If a file is damaged, or the ranks of a job contradict each other.
+        Raises DataError if a file is damaged, or the ranks of a job contradict each other.
         """
         if self.row is not None:
             return self.row
@@ -96,8 +91,7 @@ class StoredSample:
     def program_graph(self) -> AttributedGraph | None:
         """The graph of the program behind a derived job; None for other samples.
 
-        Raises:
-            DataError: If its file is damaged.
+        Raises DataError if its file is damaged.
         """
         file = f"{self.name}{program_json.SUFFIX}"
         if file not in self.files:
@@ -107,11 +101,7 @@ class StoredSample:
         return program_json.program_graph(parse_json(self.files[file]), at)
 
     def workload(self) -> Workload:
-        """Return the traces of a job.
-
-        Raises:
-            DataError: If it is no job, or a file is damaged.
-        """
+        """Return the traces of a job. Raises DataError if it is no job, or a file is damaged."""
         if not self.is_job:
             raise DataError(f"{self.source}: is a graph, not a job; take its 'graph'.")
         if self.row is None:

@@ -32,8 +32,7 @@ class SampleStream:
     def __iter__(self) -> Iterator[DAG]:
         """Yield the samples in order, with the conditions that were noted.
 
-        Raises:
-            DataError: If a sample is missing or damaged.
+        Raises DataError if a sample is missing or damaged.
         """
         for sample in iter_samples(self.folder):
             graph = self.schema.kind.stored_graph(sample)
@@ -46,8 +45,7 @@ class SampleStream:
 def stream_samples(folder: str | Path, schema: GraphSchema) -> SampleStream:
     """Return what ``layerdag sample`` wrote as a stream.
 
-    Raises:
-        DataError: If the manifest is missing or damaged, or there is no whole part.
+    Raises DataError if the manifest is missing or damaged, or there is no whole part.
     """
     return SampleStream(Path(folder), schema, count_samples(folder))
 

@@ -145,8 +145,7 @@ def _edges(graphs: Sequence[AttributedGraph], wanted: Any) -> Any:
 class TableWriter:
     """Writes the samples of one part, some hundred rows at a time.
 
-    Raises:
-        UsageError: If pyarrow is not installed.
+    Raises UsageError if pyarrow is not installed.
     """
 
     def __init__(self, path: Path, schema: GraphSchema) -> None:
@@ -176,9 +175,8 @@ class TableWriter:
 def read_parquet(path: str | Path) -> Iterator[StoredSample]:
     """Yield the samples of a part; the file is not trusted.
 
-    Raises:
-        DataError: If the file is damaged, or no table of samples.
-        UsageError: If pyarrow is not installed.
+    Raises DataError if the file is damaged, or no table of samples, and UsageError if pyarrow is
+    not installed.
     """
     require_pyarrow()
     import pyarrow as pa

@@ -52,8 +52,7 @@ class TarWriter:
 def read_tar(path: str | Path) -> Iterator[StoredSample]:
     """Yield the samples of a part, plain or packed with gzip or xz; the file is not trusted.
 
-    Raises:
-        DataError: If the file is damaged, cut off, or holds something else than samples.
+    Raises DataError if the file is damaged, cut off, or holds something else than samples.
     """
     with open_unpacked(path) as stream:
         name, size = "", 0

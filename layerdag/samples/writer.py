@@ -127,12 +127,9 @@ def open_sample_folder(
     """Yield the unfinished folder of ``out``, with what an earlier run of ``request`` finished.
 
     The request is all that determines the samples, as JSON. Older samples, or those of another
-    unfinished run, are replaced only with ``overwrite``.
-
-    Raises:
-        UsageError: If something stands at ``out`` that may not be replaced, the unfinished run was
-            another one, or another process is sampling into ``out``.
-        KeyboardInterrupt: As it came, with a sentence on what is kept.
+    unfinished run, are replaced only with ``overwrite``. Raises UsageError if something stands at
+    ``out`` that may not be replaced, the unfinished run was another one, or another process is
+    sampling into ``out``, and KeyboardInterrupt as it came, with a sentence on what is kept.
     """
     real = Path(os.path.realpath(out))
     partial = real.with_name(f"{real.name}.partial")
@@ -174,8 +171,7 @@ def _goes_on(
 ) -> bool:
     """Return whether an unfinished run is the wanted one; False if it is to be discarded.
 
-    Raises:
-        UsageError: If it is another one, and may not be discarded.
+    Raises UsageError if it is another one, and may not be discarded.
     """
     doubt = _doubt_unfinished(partial)
     if doubt:
@@ -263,10 +259,8 @@ def open_run(out: Path, run: SampleRun, *, overwrite: bool) -> None:
     """Make ``out`` a folder of ``run``; parts of the same run that lie there stay.
 
     A run may be made longer. Several processes may open one run at once. The samples of another run
-    are discarded only with ``overwrite``.
-
-    Raises:
-        UsageError: If something lies there that may not be discarded.
+    are discarded only with ``overwrite``. Raises UsageError if something lies there that may not be
+    discarded.
     """
     if out.is_file():
         raise UsageError(f"{out}: is a file; name a folder for samples.")

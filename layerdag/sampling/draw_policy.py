@@ -55,8 +55,7 @@ class DrawPolicy(ABC):
     def requested(self, seeds: Sequence[int]) -> list[dict[str, Condition]]:
         """Return the conditions of each seed, open ones drawn.
 
-        Raises:
-            VocabularyError: If a wanted condition is unknown to the schema.
+        Raises VocabularyError if a wanted condition is unknown to the schema.
         """
         return complete_conditions(self.schema, self.settings.conditions, seeds)
 

@@ -120,10 +120,7 @@ def drawn_program(
 
     Numbers are drawn as training programs have them; the first table counts with which it is a
     training step, on fake tensors and for real. Entries in ``wanted`` that the program does not
-    have are left out.
-
-    Raises:
-        DataError: If it is no training step; says why.
+    have are left out. Raises DataError if it is no training step; says why.
     """
     found: list[Finding] = []
     real_runs = _REAL_RUNS

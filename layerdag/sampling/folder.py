@@ -121,8 +121,7 @@ def write_sample_list(
 ) -> Path:
     """Write samples that are in memory as ``write_samples`` does; return the manifest's path.
 
-    Raises:
-        UsageError: If there is none, the format does not fit, or something stands at ``out``.
+    Raises UsageError if there is none, the format does not fit, or something stands at ``out``.
     """
     if not samples or not all(isinstance(sample, GeneratedGraph) for sample in samples):
         raise UsageError(

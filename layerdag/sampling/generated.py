@@ -1,16 +1,19 @@
 """``GeneratedGraph``: a sample, as a graph of codes, in names and numbers, and as traces."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
+from layerdag.codec.folding import job_graph, rank_classes
 from layerdag.codec.formats import write_graph
 from layerdag.codec.placement import fitting_ranks
 from layerdag.codec.unfolding import Unfolded, unfold_sampled
 from layerdag.dag.dag import DAG
 from layerdag.errors import DataError, LayerdagError, MissingSampleError, UsageError
+from layerdag.evaluation.graph_findings import graph_findings
+from layerdag.evaluation.validity import check_structure
 from layerdag.graph.attributed_graph import AttributedGraph, Condition
 from layerdag.graph.formats import program_json
 from layerdag.graph.formats.rows import to_networkx
@@ -33,6 +36,8 @@ from layerdag.schema.size_tables import FAMILY
 from layerdag.simulator.compute import ComputeModel
 from layerdag.traces.chakra.workload import write_workload
 from layerdag.traces.trace import Workload
+from layerdag.validation.checking import check_workload
+from layerdag.validation.rules import Finding, has_errors
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -43,8 +48,7 @@ if TYPE_CHECKING:
 def requested_ranks(conditions: Mapping[str, Condition], ranks: int | None = None) -> int:
     """Return the ranks of a job: ``ranks``, else the condition "world_size", else 1.
 
-    Raises:
-        DataError: If the condition is no number of ranks.
+    Raises DataError if the condition is no number of ranks.
     """
     if ranks is not None:
         return ranks
@@ -68,11 +72,8 @@ def as_workload(
     """Return the traces of a job's graph, on ``ranks`` or as many as its "world_size" says.
 
     A job that cannot run on so many ranks gets the next number on which it can, which counts as a
-    repair.
-
-    Raises:
-        DataError: If it is not the graph of a job, or its world size is no number.
-        UsageError: If it has more ranks than ``limits`` (by default the usual ones) allow.
+    repair. Raises DataError if it is not the graph of a job, or its world size is no number, and
+    UsageError if it has more ranks than ``limits`` (by default the usual ones) allow.
     """
     if isinstance(graph, GeneratedGraph):
         graph = graph.graph
@@ -212,9 +213,19 @@ class GeneratedGraph:
         self, ranks: int | None, limits: Limits
     ) -> tuple[Mapping[str, Any], AttributedGraph]:
         """Return what a table notes of the sample, and its graph. Raises as ``made_files``."""
-        if not self.schema.kind.has_traces:
-            return self.entry({}), self.graph
-        return self.entry({"ranks": job_ranks(self.graph, ranks, limits)}), self.graph
+        return self.entry({}), self.graph
+
+    def findings(self) -> Sequence[Finding]:
+        """Return the rules that the sample breaks."""
+        return check_structure([self.dag], names=[self.name]).findings
+
+    def written_graph(self) -> AttributedGraph:
+        """Return the graph as the files of the sample will hold it.
+
+        Raises:
+            DataError: If it cannot become traces, or they break a rule.
+        """
+        return self.graph
 
     @property
     def edge_index(self) -> "Tensor":
@@ -252,6 +263,29 @@ class GeneratedGraph:
         cut = ", truncated" if self.truncated else ""
         sizes = f"{self.dag.num_nodes:,} nodes, {self.dag.num_edges:,} edges"
         return f"GeneratedGraph({self.name!r}, seed={self.seed}, {sizes}{cut})"
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class GeneratedJob(GeneratedGraph):
+    """One sampled job."""
+
+    def table_row(
+        self, ranks: int | None, limits: Limits
+    ) -> tuple[Mapping[str, Any], AttributedGraph]:
+        """See ``GeneratedGraph.table_row``."""
+        return self.entry({"ranks": job_ranks(self.graph, ranks, limits)}), self.graph
+
+    def findings(self) -> Sequence[Finding]:
+        """Return the rules that its traces break."""
+        return check_workload(replace(self.workload(), source=self.name))
+
+    def written_graph(self) -> AttributedGraph:
+        """See ``GeneratedGraph.written_graph``."""
+        workload = self.workload()
+        if has_errors(check_workload(workload)):
+            raise DataError(f"{self.name}: its traces break a rule.")
+        return job_graph(self.name, rank_classes(workload), workload.groups, {})
 
 
 @final
@@ -348,6 +382,10 @@ class GeneratedProgram(GeneratedGraph):
     ) -> tuple[Mapping[str, Any], AttributedGraph]:
         """See ``GeneratedGraph.table_row``."""
         return self.entry({}), self.made_files("program", None, limits).graph
+
+    def findings(self) -> Sequence[Finding]:
+        """Return the rules that the program breaks."""
+        return graph_findings(self.graph)
 
 
 @dataclass(frozen=True)

@@ -55,9 +55,7 @@ def generate(
     """Yield sampled graphs in order of their seeds; open conditions are drawn for each.
 
     The model is in evaluation mode; ``ahead`` makes files of programs where several processes draw.
-
-    Raises:
-        VocabularyError: If a wanted condition is unknown to the schema.
+    Raises VocabularyError if a wanted condition is unknown to the schema.
     """
     settings = settings.resolved(model, schema)
     sampler = Sampler.from_settings(model, schema, settings)
@@ -97,10 +95,7 @@ def generate_batched(
 
     Graphs of about the same requested size are drawn side by side, as many as
     ``batches_of_like_size`` allows, so that few wait for the largest of their batch. Arguments are
-    those of ``generate``.
-
-    Raises:
-        VocabularyError: If a wanted condition is unknown to the schema.
+    those of ``generate``. Raises VocabularyError if a wanted condition is unknown to the schema.
     """
     settings = settings.resolved(model, schema)
     sampler = Sampler.from_settings(model, schema, settings, wanted=settings.conditions)
@@ -127,11 +122,8 @@ def sample_rows(
     Conditions are in their own units; missing ones are unknown to the model. The settings' ``num``
     and conditions are not used. ``wanted`` are conditions that were asked for: of a program that
     keeps repeating one of the data, or not running, the others, but for the family, are drawn
-    again. None keeps the rows as they are.
-
-    Raises:
-        VocabularyError: If a condition or category is unknown to the schema.
-        UsageError: If the model cannot do what the settings ask for.
+    again. None keeps the rows as they are. Raises VocabularyError if a condition or category is
+    unknown to the schema and UsageError if the model cannot do what the settings ask for.
     """
     settings = settings.resolved(model, schema, asked=frozenset().union(*rows))
     sampler = Sampler.from_settings(model, schema, settings, wanted=wanted)
@@ -358,8 +350,7 @@ def sample(
 def sample_checked(model: DAGModel, schema: GraphSchema, request: SampleRequest) -> SampleResult:
     """Return what ``model.sample`` returns.
 
-    Raises:
-        CheckpointError: If sampling fails and the likelihood of a small graph is not finite.
+    Raises CheckpointError if sampling fails and the likelihood of a small graph is not finite.
     """
     try:
         return model.sample(request)

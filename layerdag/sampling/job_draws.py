@@ -23,7 +23,7 @@ from layerdag.graph.attributed_graph import AttributedGraph, Condition
 from layerdag.kinds.job import WORLD_SIZE
 from layerdag.models.base import JointCodeMasks
 from layerdag.sampling.draw_policy import DrawPolicy
-from layerdag.sampling.generated import requested_ranks
+from layerdag.sampling.generated import GeneratedGraph, GeneratedJob, requested_ranks
 from layerdag.schema.attributes import CategoryAttribute
 from layerdag.schema.schema import GraphSchema
 
@@ -138,6 +138,10 @@ class JobDraws(DrawPolicy):
 
     A job that contradicts itself, or of several ranks that exchange nothing, has faults.
     """
+
+    def drawn(self, name: str, seed: int, dag: DAG, truncated: bool) -> GeneratedGraph:
+        """See ``DrawPolicy.drawn``."""
+        return GeneratedJob(name, seed, dag, truncated, self.schema)
 
     def possible_codes(self, rows: Sequence[Mapping[str, Condition]]) -> JointCodeMasks | None:
         """See ``DrawPolicy.possible_codes``."""

@@ -66,10 +66,8 @@ def expected_output_size(
     """Return about what sampling of ``num`` graphs writes, by the conditions of some of them.
 
     Conditions that do not tell the number of nodes count as the mean of the training graphs. The
-    format "step" is that of programs with the traces of their step.
-
-    Raises:
-        DataError: If a world size is no number.
+    format "step" is that of programs with the traces of their step. Raises DataError if a world
+    size is no number.
     """
     mean = sum(statistics.attributes[0]) / max(statistics.graphs, 1)
     nodes = [min(_number(row.get("num_nodes"), mean), max_nodes) for row in rows]

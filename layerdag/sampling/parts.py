@@ -46,14 +46,11 @@ from layerdag.training.checkpoint import (
 class SampleBatches:
     """Maps batches of numbers to the samples with these numbers, a row each.
 
-    For ``ray.data.range(n).map_batches(SampleBatches, ...)``: every worker loads the checkpoint
-    (a folder; None is the one inside the package) once. Row i is sampled with ``settings.seed + i``
+    For ``ray.data.range(n).map_batches(SampleBatches, ...)``: every worker loads the checkpoint (a
+    folder; None is the one inside the package) once. Row i is sampled with ``settings.seed + i``
     alone, so that neither the size of batches nor the number of workers changes it. The columns are
-    those of ``format=parquet``.
-
-    Raises:
-        UsageError: If pyarrow is not installed.
-        CheckpointError: If the checkpoint cannot be read.
+    those of ``format=parquet``. Raises UsageError if pyarrow is not installed and CheckpointError
+    if the checkpoint cannot be read.
     """
 
     def __init__(
@@ -71,8 +68,7 @@ class SampleBatches:
     def __call__(self, batch: Mapping[str, np.ndarray]) -> Any:
         """Return a table (of pyarrow) with a row for each number in the column "id", in order.
 
-        Raises:
-            UsageError: If there is no such column, or a number is below 0.
+        Raises UsageError if there is no such column, or a number is below 0.
         """
         if "id" not in batch:
             found = ", ".join(batch) or "none"
@@ -111,8 +107,7 @@ _WORD = re.compile(r"(\d{1,9})/(\d{1,9})")
 class Shard:
     """One share of the parts of a run: those whose number is ``index`` modulo ``count``.
 
-    Raises:
-        UsageError: If the index is none of the count.
+    Raises UsageError if the index is none of the count.
     """
 
     index: int = 0
@@ -129,8 +124,7 @@ class Shard:
     def from_text(cls, word: "str | Shard | None") -> "Shard":
         """Return the share that a word names: "0/4", or "auto" under torchrun; None is everything.
 
-        Raises:
-            UsageError: If it is no such word, or "auto" and RANK or WORLD_SIZE is not set.
+        Raises UsageError if it is no such word, or "auto" and RANK or WORLD_SIZE is not set.
         """
         if word is None or isinstance(word, Shard):
             return word or cls()

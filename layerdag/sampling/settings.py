@@ -129,25 +129,23 @@ class GenerationSettings:
         """Return the settings with what is left to the model filled in.
 
         ``asked`` are the names of the conditions that are asked for; None is those of the settings.
-
-        Raises:
-            UsageError: If the model does not support the request.
+        Raises UsageError if the model does not support the request.
         """
         if self.labels == PREDICTED:
             _require_label_posterior(model, schema)
-        if self.sizes and not schema.kind.has_steps:
+        program = schema.kind.has_steps
+        if self.sizes and not program:
             raise UsageError(
                 "'sizes' are entries of the tables of programs, and this checkpoint samples none; "
                 "leave them out."
             )
-        if self.targets is not None and not schema.kind.has_steps:
+        if self.targets is not None and not program:
             raise UsageError(
                 f"{', '.join(self.targets.named())}: are asked of programs, and this checkpoint "
                 "samples none; leave them out, or ask for its conditions."
             )
         best_of = model.default_best_of if self.best_of is None else self.best_of
         fast_jobs = model.has_temperature and schema.kind.has_traces
-        program = schema.kind.has_steps
         guidance, temperature = self.guidance, self.temperature
         if guidance is None:
             guidance = JOB_GUIDANCE if fast_jobs or program else GUIDANCE

@@ -50,9 +50,7 @@ def derive_job(
 ) -> DerivedJob:
     """Return the step of a program under a plan; without a compute model it has no times.
 
-    Raises:
-        UsageError: If the plan does not fit the program.
-        NodeError: If a node cannot run.
+    Raises UsageError if the plan does not fit the program and NodeError if a node cannot run.
     """
     step = program.step(**plan.settings)
     timed = step if compute is None else step.timed(compute)
@@ -95,8 +93,7 @@ def derive_drawn_job(
 def requested_compute_model(targets: Targets) -> ComputeModel | None:
     """Return what times operators as it was asked for; None if nothing was.
 
-    Raises:
-        ConfigError: If there is no such compute model or cluster.
+    Raises ConfigError if there is no such compute model or cluster.
     """
     asked = targets.operator_times
     if asked is None or isinstance(asked, ComputeModel):

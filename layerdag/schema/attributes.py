@@ -47,8 +47,7 @@ class CategoryAttribute:
     def encode(self, categories: Sequence[str]) -> np.ndarray:
         """Return the code of each word, int64 (N,).
 
-        Raises:
-            VocabularyError: If a word is unknown and the vocabulary has no ``<other>``.
+        Raises VocabularyError if a word is unknown and the vocabulary has no ``<other>``.
         """
         code_of = {category: code for code, category in enumerate(self.values)}
         fallback = code_of.get(OTHER)
@@ -65,8 +64,7 @@ class CategoryAttribute:
     def decode(self, code_N: np.ndarray) -> list[str]:
         """Return the word of each code.
 
-        Raises:
-            VocabularyError: If a code is not one of ``num_codes``.
+        Raises VocabularyError if a code is not one of ``num_codes``.
         """
         _require_codes(self.name, self.num_codes, code_N)
         return [self.values[code] for code in code_N.tolist()]
@@ -191,8 +189,7 @@ class NumericAttribute:
     def decode(self, code_N: np.ndarray, position_N: np.ndarray) -> np.ndarray:
         """Return values for codes and positions; NaN for code 0.
 
-        Raises:
-            VocabularyError: If a code is not one of ``num_codes``.
+        Raises VocabularyError if a code is not one of ``num_codes``.
         """
         code_N = np.asarray(code_N)
         _require_codes(self.name, self.num_codes, code_N)

@@ -487,8 +487,7 @@ class NumericCondition:
     def encode(self, value: Condition | None) -> float:
         """Return the standardized value, NaN for None.
 
-        Raises:
-            VocabularyError: If the value is no finite number, or not positive on a log scale.
+        Raises VocabularyError if the value is no finite number, or not positive on a log scale.
         """
         if value is None:
             return math.nan
@@ -541,8 +540,7 @@ class CategoryCondition:
     def encode(self, value: Condition | None) -> int:
         """Return the code, -1 for None.
 
-        Raises:
-            VocabularyError: If the category is unknown; names the nearest.
+        Raises VocabularyError if the category is unknown; names the nearest.
         """
         if value is None:
             return -1
@@ -562,9 +560,7 @@ def fit_conditions(
     """Return the conditions of training graphs; one that any graph gives in words is a category.
 
     The label is a number in any case: as a category it would keep the exact label of every graph.
-
-    Raises:
-        VocabularyError: If a label is no number.
+    Raises VocabularyError if a label is no number.
     """
     program_B = np.arange(len(rows)) if program_B is None else program_B
     names = dict.fromkeys(name for row in rows for name in row)

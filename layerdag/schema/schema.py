@@ -113,11 +113,8 @@ class GraphSchema:
         """Learn vocabularies, bins and scales from training graphs.
 
         ``program_G`` is the number of the program of each graph, of which only distinct ones count;
-        by default it is found (``program_numbers``).
-
-        Raises:
-            GraphError: If there is no graph, or a graph has other attributes than the first.
-            UsageError: If there is no such kind.
+        by default it is found (``program_numbers``). Raises GraphError if there is no graph, or a
+        graph has other attributes than the first, and UsageError if there is no such kind.
         """
         kind = graph_kind(kind)
         if not graphs:
@@ -169,8 +166,7 @@ class GraphSchema:
     def conditioned_on(self, names: Sequence[str]) -> "GraphSchema":
         """Return the schema with these conditions alone.
 
-        Raises:
-            VocabularyError: If there is no condition of such a name; names the nearest.
+        Raises VocabularyError if there is no condition of such a name; names the nearest.
         """
         for name in names:
             self._check_condition(name)
@@ -215,18 +211,16 @@ class GraphSchema:
     def encode(self, graph: AttributedGraph) -> DAG:
         """Return the graph as codes and positions, nodes in layer order.
 
-        Raises:
-            VocabularyError: If a value is outside a closed vocabulary.
-            GraphError: If the graph has a cycle or lacks an attribute.
+        Raises VocabularyError if a value is outside a closed vocabulary and GraphError if the graph
+        has a cycle or lacks an attribute.
         """
         return self.codes(graph).in_layer_order()
 
     def codes(self, graph: AttributedGraph) -> DAG:
         """Return the graph as codes and positions, in its own node order; cycles are not noticed.
 
-        Raises:
-            VocabularyError: If a value is outside a closed vocabulary.
-            GraphError: If the graph lacks an attribute.
+        Raises VocabularyError if a value is outside a closed vocabulary and GraphError if the graph
+        lacks an attribute.
         """
         codes, positions = [], []
         for attribute in self.attributes:
@@ -299,8 +293,7 @@ class GraphSchema:
     def encode_conditions(self, rows: Iterable[Mapping[str, Condition]]) -> tuple[Tensor, Tensor]:
         """Return (numeric_BC float32, category_BM int64); a missing value becomes NaN or -1.
 
-        Raises:
-            VocabularyError: If a condition or category is unknown; names the nearest.
+        Raises VocabularyError if a condition or category is unknown; names the nearest.
         """
         rows = list(rows)
         for name in dict.fromkeys(name for row in rows for name in row):
@@ -342,8 +335,7 @@ class GraphSchema:
     def from_dict(cls, data: Any) -> "GraphSchema":
         """Return the schema that ``to_dict`` wrote; the data is not trusted.
 
-        Raises:
-            CheckpointError: If an entry is missing or has another type.
+        Raises CheckpointError if an entry is missing or has another type.
         """
         try:
             if isinstance(data, dict):
@@ -419,9 +411,7 @@ def complete_conditions(
     """Return full conditions for each seed; each depends on its own seed alone.
 
     Where the schema has no table, because too few graphs were trained on, open ones stay open.
-
-    Raises:
-        VocabularyError: If a given condition or category is unknown.
+    Raises VocabularyError if a given condition or category is unknown.
     """
     schema.encode_conditions([given])
     numeric_1C, category_1M = schema.encode_conditions([given])

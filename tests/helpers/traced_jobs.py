@@ -6,7 +6,7 @@ from pathlib import Path
 from random_jobs import random_job
 
 from layerdag.codec.unfolding import unfold
-from layerdag.sampling.generated import GeneratedGraph
+from layerdag.sampling.generated import GeneratedGraph, GeneratedJob
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.schema.schema import GraphSchema
 from layerdag.traces.chakra.workload import write_workload
@@ -33,4 +33,4 @@ def invented(
         raw = random_job(seed, 1, layers=4 + seed % 3)
         conditions = {**raw.conditions, "label": 0.002}
         dag = schema.encode(raw).with_conditions(conditions)
-        yield GeneratedGraph(f"sample-{i:05d}", seed, dag, False, schema)
+        yield GeneratedJob(f"sample-{i:05d}", seed, dag, False, schema)

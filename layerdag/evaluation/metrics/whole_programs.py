@@ -24,7 +24,7 @@ import numpy as np
 from layerdag.codec.placement import fitting_ranks
 from layerdag.codec.unfolding import unfold
 from layerdag.dag.program_numbers import program_numbers
-from layerdag.datasets.conversion import CodedGraph, GraphLike, attributed_graph, of_kind
+from layerdag.datasets.conversion import GraphLike, attributed_graph, is_job, of_kind
 from layerdag.errors import DataError, LayerdagError
 from layerdag.evaluation.metrics.base import (
     Comparison,
@@ -101,13 +101,11 @@ def jobs_beside(
 
 
 def _has_numbers(thing: GraphLike) -> bool:
-    if isinstance(thing, Workload | Trace):
-        return True
     if isinstance(thing, StoredSample):
         return thing.is_job
-    if isinstance(thing, CodedGraph):
-        return thing.schema.kind.has_traces
-    return isinstance(thing, AttributedGraph) and {"op", "stage", "type"} <= set(thing.categories)
+    if isinstance(thing, AttributedGraph):
+        return {"op", "stage", "type"} <= set(thing.categories)
+    return is_job(thing)
 
 
 @dataclass(frozen=True, eq=False)

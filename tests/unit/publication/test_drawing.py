@@ -23,10 +23,9 @@ from layerdag.publication.drawing import (
     keys_of,
     read_batch,
     write_batch,
-    written_graph,
 )
 from layerdag.publication.settings import ReleaseSettings, read_jobs
-from layerdag.sampling.generated import GeneratedGraph
+from layerdag.sampling.generated import GeneratedGraph, GeneratedJob
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.schema.schema import GraphSchema
 
@@ -177,11 +176,11 @@ def drawn(real: Real, num: int) -> list[GeneratedGraph]:
 
 
 def copy_of(real: Real, at: int = 0) -> GeneratedGraph:
-    return GeneratedGraph("copy", 5, real[1].graphs["train"][at], False, real[1].schema)
+    return GeneratedJob("copy", 5, real[1].graphs["train"][at], False, real[1].schema)
 
 
 def test_new_graphs_are_kept_and_copies_are_not(real):
-    held = GeneratedGraph("held", 5, real[1].graphs["test"][0], False, real[1].schema)
+    held = GeneratedJob("held", 5, real[1].graphs["test"][0], False, real[1].schema)
     samples = [*drawn(real, 4), copy_of(real), held]
     words = [word for _, word in ReleaseFilter.from_jobs(*real).filter(samples)]
     assert words[-2:] == ["copy of a real graph"] * 2
@@ -200,11 +199,11 @@ def test_repetitions_and_torn_graphs_are_rejected(real):
 def test_numbers_of_a_single_run_do_not_survive(real):
     sieve = ReleaseFilter.from_jobs(*real)
     made = next(s for s, word in sieve.filter(drawn(real, 8)) if word == KEPT)
-    own = keys_of(written_graph(made))
+    own = keys_of(made.written_graph())
     sieve = ReleaseFilter.from_jobs(*real)
     sieve.unique = np.unique(own[own != 0])[:3]
     [(changed, word)] = sieve.filter([made])
     assert word == KEPT
-    assert not np.isin(keys_of(written_graph(changed)), sieve.unique).any()
+    assert not np.isin(keys_of(changed.written_graph()), sieve.unique).any()
     assert 0 < sieve.renumbered <= changed.dag.num_nodes
     assert torch.equal(changed.dag.x_NA[:, :8], made.dag.x_NA[:, :8])  # words stay

@@ -15,7 +15,7 @@ from traced_jobs import invented, write_jobs
 from layerdag.codec.vocabulary import LeakedString
 from layerdag.publication import pipeline as _writing
 from layerdag.publication.cross_fitting import dataset_of
-from layerdag.publication.drawing import KEPT, AcceptedSamples, keys_of, written_graph
+from layerdag.publication.drawing import KEPT, AcceptedSamples, keys_of
 from layerdag.publication.evaluation import Reason, ReleaseDecision, ReleaseVerdict
 from layerdag.publication.pages import ReleaseFindings
 from layerdag.publication.pipeline import write_release
@@ -134,7 +134,7 @@ def test_words_are_looked_for_in_the_written_files(make, plain, tmp_path):
 
 
 def test_numbers_of_a_single_run_turn_a_yes_into_a_no(make, plain, monkeypatch):
-    own = keys_of(written_graph(plain.kept[1]))
+    own = keys_of(plain.kept[1].written_graph())
     monkeypatch.setattr(_writing, "keys_of_one_run", lambda *_: np.unique(own)[:1])
     results = make()
     assert results.verdict.outcome is ReleaseDecision.NO
