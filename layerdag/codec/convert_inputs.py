@@ -23,14 +23,10 @@ from layerdag.traces.trace import NodeType, Trace, Workload
 
 @dataclass(frozen=True)
 class Inputs:
-    """What ``layerdag convert`` reads.
+    """The input of ``layerdag convert``: one place of any kind, or PyTorch traces of several ranks.
 
-    Attributes:
-        paths: One place of any kind, or PyTorch traces of several ranks.
-        profiles: A Kineto profile for each PyTorch trace.
-        split: How the operations of a compiled program become nodes.
-        only_rank: Take one rank of PyTorch alone.
-        replicate: Let every rank run the one trace of PyTorch.
+    There is a Kineto profile for each PyTorch trace. ``only_rank`` takes one rank of PyTorch alone,
+    ``replicate`` lets every rank run it.
     """
 
     paths: Sequence[str]

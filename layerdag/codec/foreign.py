@@ -77,11 +77,7 @@ def foreign_json(data: bytes) -> str:
 
 
 def foreign_format(data: bytes) -> str:
-    """Return what a file of another tool is and what to do, to stand behind its name; else "".
-
-    Args:
-        data: The content of the file, or its beginning, unpacked.
-    """
+    """Return a phrase on what a file of another tool is and what to do with it, "" if unknown."""
     start = data[:_NEEDED]
     magic = next((what for magic, what in _MAGIC if start.startswith(magic)), "")
     if magic or start.startswith(_ZIP):

@@ -74,10 +74,8 @@ class Content(Enum):
 class ReadOptions:
     """What some readers need beside the place.
 
-    Attributes:
-        groups_file: JSON with communicator groups, for traces.
-        num_ranks: Of an ASTRA-sim text workload, which does not say.
-        compute: Device whose rates give the operations of a compiled program their times.
+    ``groups_file`` is JSON with communicator groups, ``num_ranks`` that of an ASTRA-sim text
+    workload, and ``compute`` the device that times the operations of a compiled program.
     """
 
     groups_file: str | Path | None = None
@@ -93,12 +91,9 @@ class Format:
     """One format of files.
 
     Attributes:
-        name: For people.
-        endings: Of the files of a folder that may have it; none if it is a folder or a prefix of
-            files.
-        sniff: Returns whether what lies at a place has this format; None if the ending says so, so
-            that a damaged file is reported as what it should be.
-        write: Writes it to a path, if it can be written.
+        endings: Of files with this format; none if it is a folder or a prefix of files.
+        sniff: Recognizes the content; None if the ending decides, so that a damaged file is
+            reported as what it should be.
         word: Its name in ``--to``, if it can be written.
         written_ending: Of a file's name, by which ``ld.write`` chooses the format.
     """
@@ -455,14 +450,10 @@ def read_any(
 ) -> Workload:
     """Read the traces of a workload, in any format.
 
-    Args:
-        location: A file, a prefix of ``PREFIX.<rank>.et``, a folder with one such set, or a folder
-            or prefix of PyTorch traces, one host trace or profile per rank.
-        groups_file: JSON with communicator groups, as for ``workload.read_workload``.
-        num_ranks: For an ASTRA-sim text workload, which does not say: for how many ranks.
-
-    Raises:
-        TraceError: If nothing is found, or the content is unknown, damaged or incomplete.
+    ``location`` is a file, a prefix of ``PREFIX.<rank>.et``, a folder with one such set, or a
+    folder or prefix of PyTorch traces, one host trace or profile per rank. ``num_ranks`` is for
+    ASTRA-sim text workloads. Raises TraceError if nothing is found, or the content is unknown or
+    damaged.
     """
     found = _recognized(Candidate(Path(location)))
     return found.traces(ReadOptions(groups_file, num_ranks))

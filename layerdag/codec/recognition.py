@@ -43,12 +43,10 @@ def stem_of(path: Path) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """What lies at a place, as far as formats are recognized by it; files are opened when needed.
+    """A file, folder or prefix of files as formats recognize it; files are opened when needed.
 
-    Attributes:
-        path: A file, a folder or a prefix of files.
-        error: What is raised where the file cannot be unpacked.
-        whole: Whether all of the file is looked at rather than its first megabyte.
+    ``error`` is raised if the file cannot be unpacked; without ``whole`` only its first megabyte is
+    examined.
     """
 
     path: Path

@@ -180,13 +180,10 @@ def repair_in_words(name: str) -> str:
 
 @dataclass(frozen=True)
 class Unfolded:
-    """A workload made from a graph.
+    """A workload made from a graph; ranks with the same program share one ``Trace``.
 
-    Attributes:
-        workload: One trace per rank; ranks with the same program share one ``Trace``.
-        repairs: How often each repair was needed, by its name.
-        completions: How often decoding wrote down what the graphs of real jobs leave out as well:
-            the order in which several stages communicate, and a first node that ASTRA-sim takes.
+    ``repairs`` counts each repair. ``completions`` counts what the graphs of real jobs leave out,
+    too: the order in which several stages communicate, and a first node that ASTRA-sim takes.
     """
 
     workload: Workload

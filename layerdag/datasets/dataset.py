@@ -124,18 +124,13 @@ class GraphDataset(_Contents):
     and ``data.test`` are sequences, as ``data["train"]``, and ``data[0]`` counts through them all.
 
     Attributes:
-        name: Of the data set.
-        schema: What the codes mean.
-        graphs: The graphs of each split.
-        names: Name of each graph of each split, in the same order.
+        graphs: The graphs of each split, in the order of ``names``.
         left_out: Graphs that could not be used, with the reason.
         contents: ``content_hash`` of each graph of each split.
-        extra_train: Names of training graphs that were added to those of the split, from elsewhere.
-        renamed: Words that the graphs have instead of private ones: new word -> old word, by the
-            attribute or condition. Part of no schema.
+        extra_train: Names of training graphs that were added from elsewhere.
+        renamed: New word -> old, private word, by attribute or condition. Not in the schema.
         notes: What the readers of its files did not understand.
-        jobs: Jobs of each split as they were read, at most ``MAX_JOBS`` of each: codes round their
-            numbers. Empty for other graphs.
+        jobs: At most ``MAX_JOBS`` jobs of each split as they were read, since codes round numbers.
     """
 
     def __init__(
@@ -156,8 +151,8 @@ class GraphDataset(_Contents):
             targets: What surrogates predict, one for each graph: the condition "label".
             name: Of the data set.
             split: Fractions of train, val and test, or the numbers of the graphs of each, such as
-                ``{"train": range(80), "val": range(80, 100)}``. Graphs that are equal but for
-                their conditions stay together.
+                ``{"train": range(80), "val": range(80, 100)}``. Graphs that differ only in their
+                conditions stay together.
             num_bins: Bins of each numeric attribute.
             seed: Of the split.
 

@@ -116,12 +116,10 @@ def _require_usual(config: CorpusConfig | FolderConfig) -> None:
 
 @dataclass(frozen=True, eq=False)
 class CodedSamples:
-    """Samples in codes of a data set.
+    """Samples in codes of a data set, in layer order.
 
-    Attributes:
-        dags: Nodes in layer order; None where a graph has a cycle or cannot be written in the words
-            of the data set, which is no valid graph.
-        reasons: Why, one sentence for each of these.
+    None, with a sentence in ``reasons``, is a graph with a cycle or with words that the data set
+    does not have.
     """
 
     dags: tuple[DAG | None, ...]

@@ -47,16 +47,12 @@ from layerdag.schema.schema import GraphSchema
 
 
 def load_folder(config: FolderConfig, *, as_jobs: bool = False) -> GraphDataset:
-    """Load every graph below a folder; of traces that record arguments, the forward programs.
+    """Load every graph below a folder; forward programs of traces that record arguments.
 
-    A graph is called as its file without the ending, or as the workload's prefix, relative to the
-    folder. Graphs are split by content and seed (equal graphs stay together) unless the label file
-    has a column ``split``.
-
-    Args:
-        config: The settings.
-        as_jobs: Whether traces are graphs even where they record arguments. Nodes of such graphs
-            have FLOPs, bytes and durations, which nodes of programs do not.
+    The name of a graph is that of its file without the ending, or the prefix of the workload,
+    relative to the folder. Graphs are split by content and seed (equal graphs stay together) unless
+    the label file has a column ``split``. With ``as_jobs`` traces are loaded as jobs, whose nodes
+    have FLOPs, bytes and durations, even if they record arguments.
 
     Raises:
         ConfigError: If ``held_out`` is no share, or ``public_words`` a word.

@@ -16,12 +16,9 @@ if TYPE_CHECKING:
 class ModelDefaults:
     """Settings of a model that are left open, by the kind of its graphs.
 
-    Attributes:
-        constraints: "observed": nodes have the neighbors and attributes that several training
-            graphs have; "unlimited": any.
-        edge_types: The same for the types of the edges into a node.
-        encodes_sizes: Whether the nodes and layers to come are encoded, if they are conditions.
-        draws_out_degrees: Whether the number of children of a node is drawn.
+    "observed" restricts neighbors and attributes of nodes (``constraints``), or types of the edges
+    into a node, to those of several training graphs. ``encodes_sizes`` encodes the nodes and layers
+    to come, if they are conditions; ``draws_out_degrees`` draws the number of a node's children.
     """
 
     constraints: Literal["observed", "unlimited"]
@@ -32,17 +29,7 @@ class ModelDefaults:
 
 @dataclass(frozen=True)
 class Card:
-    """Words for pages about a set of samples, and their files.
-
-    Attributes:
-        title: What the samples are; ``graphs`` is the same beside a number of them.
-        encoding: Format of their files.
-        target: What a surrogate predicts.
-        label: Meaning of the column of labels.
-        files: Description of their files.
-        pattern: Names of their files in the folder of samples.
-        media_type: Of a file.
-    """
+    """Words for pages about a set of samples: what they are, their files and their labels."""
 
     title: str
     graphs: str
@@ -57,19 +44,11 @@ class Card:
 class GraphKind(ABC):
     """A kind of graphs: how they are encoded, compared, checked, written and described.
 
-    Attributes:
-        name: In schemas and checkpoints.
-        plural: For messages.
-        has_traces: Whether a graph is a job, which unfolds into one trace per rank.
-        has_steps: Whether it is a program, with a table of sizes among its conditions, from which
-            training steps are derived.
-        known_words: Attributes and conditions whose words are public.
-        largest_number: Upper bound of the numbers of a node.
-        models: Defaults of models.
-        formats: Formats of a sample's files, the usual one first.
-        row_format: The one of about the size of a row in a table.
-        caution: What samples cannot guarantee; "" for nothing.
-        card: For pages about samples.
+    Jobs have traces, one per rank. Programs have steps: training steps are derived from them, and
+    a table of sizes is among their conditions. ``known_words`` are the attributes and conditions
+    whose words are public, ``formats`` those of a sample's files, the usual one first, of which
+    ``row_format`` is about as large as a row in a table. ``caution`` is what samples cannot
+    guarantee.
     """
 
     name: ClassVar[str]

@@ -85,14 +85,9 @@ def part_name(part: int) -> str:
 class PartIndex:
     """What a part holds.
 
-    Attributes:
-        part: Number of the part.
-        file: Name of its file, beside the index.
-        num_bytes: Size of the file.
-        sha256: Hash of the file.
-        samples: One entry for each sample: name, seed, conditions, nodes, edges, truncated; of jobs
-            in a tar also ranks and repairs.
-        missing: Name, seed and reason of those that could not be made.
+    ``file`` lies beside the index. ``samples`` has an entry for each sample: name, seed,
+    conditions, nodes, edges, truncated, and for jobs in a tar ranks and repairs; ``missing`` has
+    name, seed and reason of those that could not be made.
     """
 
     part: int
@@ -148,15 +143,8 @@ _MOST_ABSENT, _SHOWN_ABSENT = 1_000, 3
 class SampleRun:
     """A run of samples that is written in parts.
 
-    Sample i lies in part ``i // part_size`` whatever process writes it, so that the parts do not
-    depend on how a run is shared out.
-
-    Attributes:
-        num: Number of samples, at least 1.
-        part_size: Samples of a part; the last one may have fewer.
-        file_format: One of ``PART_FORMATS``.
-        seed: Of sample 0; sample i has ``seed + i``.
-        request: All else that determines the samples, as plain JSON.
+    Sample i has the seed ``seed + i`` and lies in part ``i // part_size``, whatever process writes
+    it. ``request`` is all else that determines the samples, as plain JSON.
     """
 
     num: int

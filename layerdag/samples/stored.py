@@ -21,14 +21,10 @@ from layerdag.traces.trace import Workload
 class StoredSample:
     """A sample as it was read.
 
-    Attributes:
-        name: "sample-" and its number; in a manifest any name.
-        seed: None where a manifest does not say.
-        conditions: Requested ones, by name; the label is predicted with ``labels=predicted``.
-        entry: All that is noted of it: nodes, edges, whether it is truncated, ranks, repairs.
-        source: File and name, for messages.
-        files: Content of its files by name; empty in a table.
-        row: The graph, from a table.
+    The seed is None if a manifest does not state it. ``conditions`` are the requested ones, or with
+    ``labels=predicted`` the predicted label; ``entry`` is all else that is noted: nodes, edges,
+    truncated, ranks, repairs. ``source`` is file and name, for messages. A sample has ``files``,
+    their content by name, or, from a table, a ``row``.
     """
 
     name: str

@@ -22,9 +22,9 @@ class SampleDefects:
     """What is wrong with a sample; the least of several is the best.
 
     Attributes:
-        faults: Contradictions that decoding would repair; of a program, that it does not run.
+        faults: Contradictions that decoding would repair; 1 for a program that does not run.
         copies: Whether it repeats a training program whose hash the schema keeps.
-        size: How far it is from the size, or the other numbers, that were asked for.
+        size: Distance from the size, or the other numbers, that were asked for.
     """
 
     faults: int = 0
@@ -36,13 +36,9 @@ class SampleDefects:
 class DrawPolicy(ABC):
     """Decides, for graphs of one kind, what is drawn, what is wrong and what a retry changes.
 
-    Attributes:
-        schema: Of the model.
-        settings: With what was left to the model.
-        check: Runs graphs while they are drawn; None where that is not possible.
-        max_retries: Times that a graph with faults is drawn again.
-        draws_ahead: Graphs that are drawn side by side for the next trials.
-        makes_files_ahead: Whether making files takes as long as drawing.
+    ``check`` runs graphs while they are drawn. ``max_retries`` limits draws of a graph with faults,
+    of which ``draws_ahead`` are made side by side; ``makes_files_ahead`` if making files takes as
+    long as drawing.
     """
 
     schema: GraphSchema

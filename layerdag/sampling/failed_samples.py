@@ -14,11 +14,9 @@ _FIRST, _SHOWN = 16, 8
 
 @final
 class FailedSamples:
-    """Notes the samples of a run that cannot be written.
+    """Notes name, seed and reason of the samples of a run that cannot be written.
 
-    Attributes:
-        found: Number of samples that can be written, those of an earlier part of the run included.
-        noted: Name and seed of each that cannot, and why.
+    ``found`` counts those that can, including those of an earlier part of the run.
     """
 
     def __init__(self, found: int = 0, noted: Sequence[Mapping[str, Any]] = ()) -> None:

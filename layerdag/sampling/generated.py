@@ -98,12 +98,8 @@ def job_ranks(
 class GeneratedGraph:
     """One sampled graph.
 
-    Attributes:
-        name: "sample-" and its number.
-        seed: It was sampled with.
-        dag: Codes, with the requested conditions; the label is predicted with ``labels=predicted``.
-        truncated: Whether a limit cut it short.
-        schema: What the codes mean.
+    ``dag`` has the requested conditions, or with ``labels=predicted`` the predicted label;
+    ``truncated`` if a limit cut it short.
     """
 
     name: str
@@ -158,11 +154,10 @@ class GeneratedGraph:
         """Return a training step of the program.
 
         Args:
-            ranks: Replicas of it.
-            plan: Settings of the step. Without ranks and plan it is drawn from those of training
-                programs.
-            compute: What times operators. Without it they take as long as those of training jobs,
-                if the checkpoint tells, and else have no times.
+            ranks: Number of data-parallel replicas.
+            plan: Settings of the step. Without ranks and plan it is drawn from training programs'.
+            compute: Times the operators. By default they take as long as in training jobs, if the
+                checkpoint knows, and else have no times.
 
         Raises:
             DataError: If it is no program, or one that does not run.
@@ -295,12 +290,12 @@ class GeneratedProgram(GeneratedGraph):
 
     Attributes:
         sizes: Wanted entries of its table of sizes; the others are drawn.
-        drawn_with: The seed of the draw that was kept, where it was drawn several times.
-        checked: The program, where it has already been run.
+        drawn_with: The seed of the draw that was kept.
+        checked: The program, if it has already been run.
         reached: Numbers that were asked of the program, and what it has.
-        unmet: Why no program with these numbers was found; "" where one was.
-        is_copy: Whether it repeats a program of the data that no sample is to repeat.
-        files: Its files, where ``EagerEncoder`` has made them.
+        unmet: Why no program with these numbers was found, or "".
+        is_copy: Whether it repeats a program of the data that must not be repeated.
+        files: Its files, if ``EagerEncoder`` has made them.
     """
 
     sizes: Mapping[str, int] = field(default_factory=dict)

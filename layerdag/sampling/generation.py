@@ -152,10 +152,7 @@ def draw_policy(schema: GraphSchema, settings: GenerationSettings) -> DrawPolicy
 class Sampler:
     """Draws graphs of one request, any of them side by side.
 
-    Attributes:
-        settings: With what was left to the model.
-        policy: Of the kind of graphs.
-        wanted: Conditions that were asked for, where others may be drawn again.
+    ``wanted`` are the conditions that were asked for, if others may be drawn again.
     """
 
     model: DAGModel

@@ -29,19 +29,12 @@ def sample_in_processes(
     shared: object = None,
     finish: Callable[[Part, int, Any], Any] | None = None,
 ) -> Iterator[Any]:
-    """Yield ``draw(part)`` for each part, in order, or its graphs, each as ``finish`` leaves it.
+    """Yield ``draw(part)`` for each part in order, or its graphs, each as ``finish`` leaves it.
 
-    Args:
-        draw: What pickles: a function of a module, a method, or a ``functools.partial`` of one.
-        parts: What to draw.
-        processes: Processes that draw. With 1, and nothing to finish, it is this one. Each has as
-            many threads as this one, so that results do not depend on how many there are.
-        shared: An object to which ``draw`` and what it returns refer; each process gets it once.
-        finish: Takes a part, the place of a graph in it, and the graph; pickles, too. Any of the
-            processes calls it.
-
-    Raises:
-        LayerdagError: If a process ends early, or what ``draw`` or ``finish`` raises.
+    ``draw`` and ``finish(part, place, graph)`` must pickle, and any of the processes calls them.
+    One process with nothing to finish is this one. Each has as many threads as this one, so that
+    results do not depend on how many there are. Each gets ``shared``, to which ``draw`` and what it
+    returns refer, once. Raises what they raise, and LayerdagError if a process ends early.
     """
     if finish is not None:
         return _Tasks(draw, finish, parts, shared).run(processes)

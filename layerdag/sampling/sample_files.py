@@ -27,12 +27,8 @@ _ENCODERS: Mapping[str, Callable[[AttributedGraph], bytes]] = {
 class SampleFiles:
     """One sample before it is written.
 
-    Attributes:
-        graph: Its names and numbers.
-        file_format: "et", "program", "graphml" or "json".
-        unfolded: The traces, in the format "et".
-        job: The job that was derived, of a sampled program in the format "et".
-        targets: With the plan that was asked for, and the cluster that times the job.
+    In the format "et" it has traces (``unfolded``); a program then also has the derived job, and
+    ``targets`` the cluster that times it.
     """
 
     graph: AttributedGraph

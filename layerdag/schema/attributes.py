@@ -111,10 +111,8 @@ _LEAST, _MOST = 1e-100, 1e100
 class NumericAttribute:
     """A numeric attribute: code 0 is "absent", code k >= 1 the k-th bin.
 
-    Attributes:
-        name: Attribute name.
-        unit: Unit of its values ("ns", "bytes", "flops", "1").
-        bins: Quantiles of each bin, ascending; bins do not overlap.
+    The unit is "ns", "bytes", "flops" or "1". ``bins`` are the quantiles of each bin, ascending and
+    without overlap.
     """
 
     name: str

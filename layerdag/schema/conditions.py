@@ -40,12 +40,12 @@ class ConditionCell:
     """Training graphs that are alike.
 
     Attributes:
-        values: Codes of each category that these graphs have; -1 is unknown.
+        values: Codes of each category, -1 for unknown.
         count: Number of graphs, rounded.
-        mean: Of each standardized number, rounded; None where too few graphs have one.
-        spread: Standard deviation of each number, rounded, positive.
-        quantiles: Of each number, the share of graphs below and the value, both ascending and
-            rounded; empty where numbers are normal around the mean, as of earlier versions.
+        mean: Of each standardized number, rounded; None if too few graphs have it.
+        spread: Standard deviation of each number, rounded.
+        quantiles: Of each number, ascending pairs of the share of graphs below and the value;
+            empty for a normal distribution around the mean, as in earlier versions.
     """
 
     values: tuple[tuple[int, ...], ...]
@@ -64,9 +64,8 @@ class ConditionCell:
 class ConditionTable:
     """A mixture over cells: categories at random among a cell's, numbers by its quantiles.
 
-    Attributes:
-        cells: Empty where there are too few graphs, or no conditions.
-        correlation: Of normal scores of the numbers inside a cell, the same for all, rounded.
+    ``correlation`` is that of normal scores inside a cell, rounded. Without conditions, or with too
+    few graphs, there are no cells.
     """
 
     cells: tuple[ConditionCell, ...] = ()
@@ -92,13 +91,10 @@ class ConditionTable:
     def draws(
         self, wanted_M: np.ndarray, given_C: np.ndarray, rngs: Iterable[np.random.Generator]
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield, for each source of randomness, all conditions that go with some given ones.
+        """Yield all conditions that fit some given ones, for each source of randomness.
 
-        Given are codes of categories, -1 for open ones, and standardized numbers, NaN for open
-        ones. Where no cell has all categories, those with the most are drawn from.
-
-        Yields:
-            Codes (M,) and numbers (C,), -1 and NaN where the cell does not know them.
+        Codes (M,) are -1 and standardized numbers (C,) NaN where they are open, or unknown to the
+        cell. If no cell has all given categories, those with the most are drawn from.
         """
         weight_K = np.exp(self._log_weights(wanted_M, given_C))
         weight_K /= weight_K.sum()
@@ -437,14 +433,10 @@ MOST_QUANTILES = 21
 class NumericCondition:
     """A graph-level number, standardized by the training data.
 
-    Attributes:
-        name: Condition name.
-        mean: Mean of the training values (logarithms if ``log``), to a hundredth of ``std``.
-        std: Standard deviation of the same to 3 digits, at least a tiny positive number.
-        log: Whether the natural logarithm is taken first.
-        quantiles: At most 21 evenly spaced quantiles of the training values, to 3 significant
-            digits. ``SHARED_BY`` graphs lie below the first and above the last, and as many between
-            neighbors; the median alone where there are too few.
+    ``mean`` (to a hundredth of ``std``) and ``std`` (3 digits) are those of the training values, or
+    of their natural logarithms if ``log``. ``quantiles`` are at most 21, evenly spaced, of 3
+    digits, with ``SHARED_BY`` graphs beyond the outer ones and between neighbors; the median
+    alone if there are too few graphs.
     """
 
     name: str

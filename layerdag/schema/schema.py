@@ -71,17 +71,14 @@ class GraphSchema:
     """Names and meanings of everything a data set's graphs carry.
 
     Attributes:
-        kind: Of the graphs.
         attributes: Node attributes in the order of the columns of ``x_NA``.
         edge_types: Name of each edge type, code by position.
         numeric_conditions: Standardized graph-level numbers, in the order of ``numeric_BC``.
         category_conditions: Graph-level categories, in the order of ``category_BM``.
         condition_table: What training graphs were like, to draw plausible requests from.
-        sizes_of_programs: What the tables of sizes of training programs hold.
-        structures: Hashes of programs (``structure_hashes``) that samples do not repeat; empty
-            where none are kept. Whoever has them can ask whether a program was trained on.
-        plans: The plans that training programs ran under.
-        durations: How long operators of their steps took; None where that is not known.
+        structures: Hashes of programs (``structure_hashes``) that samples must not repeat. Whoever
+            has them can ask whether a program was trained on.
+        durations: How long operators took in training steps; None if unknown.
     """
 
     kind: GraphKind
