@@ -257,7 +257,12 @@ def job_graph(
     for merge in matched_nodes(name, traces, roles):
         first, *others = (int(start_C[stage]) + row for stage, row in (merge.kept, *merge.others))
         owner_N[others] = first
-        _mark_merged(columns, first, merge)
+        if columns["type"][first] != NodeType.COMM_COLL.name:
+            columns["type"][first] = MESSAGE
+        if merge.joint:
+            columns["stage"][first] = ALL
+        else:
+            columns["peer"][first] = str(merge.others[0][0])
     kept = np.flatnonzero(owner_N == np.arange(len(owner_N)))
     new_N = np.zeros(len(owner_N), dtype=np.int64)
     new_N[kept] = np.arange(len(kept))
@@ -336,6 +341,8 @@ def _categories(
     stage: int, trace: Trace, groups: JobGroups, op_N: list[str]
 ) -> dict[str, list[str]]:
     collective_N, _ = trace.integers("comm_type")
+    known_N = np.isin(collective_N, [int(kind) for kind in CollectiveType])
+    collective_N = np.where(known_N, collective_N, int(CollectiveType.INVALID))
     group_N, _ = group_names(trace)
     on_host_N, _ = trace.integers("is_cpu_op")
     device_N, _ = trace.texts("device")
@@ -346,7 +353,7 @@ def _categories(
         "type": [NodeType(kind).name for kind in trace.type_N.tolist()],
         "collective": [
             CollectiveType(code).name if joins else NONE
-            for code, joins in zip(_known(collective_N).tolist(), joins_N, strict=True)
+            for code, joins in zip(collective_N.tolist(), joins_N, strict=True)
         ],
         "group": [
             groups.role(group) if joins else NONE
@@ -360,20 +367,6 @@ def _categories(
         ],
         "dtype": [public_dtype(word) if word else NONE for word in dtype_N],
     }
-
-
-def _known(code_N: np.ndarray) -> np.ndarray:
-    known = np.isin(code_N, [int(kind) for kind in CollectiveType])
-    return np.where(known, code_N, int(CollectiveType.INVALID))
-
-
-def _mark_merged(columns: dict[str, list[str]], node: int, merge: Merge) -> None:
-    if columns["type"][node] != NodeType.COMM_COLL.name:
-        columns["type"][node] = MESSAGE
-    if merge.joint:
-        columns["stage"][node] = ALL
-    else:
-        columns["peer"][node] = str(merge.others[0][0])
 
 
 def _union_edges(

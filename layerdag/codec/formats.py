@@ -134,13 +134,11 @@ def _of_content(
     return read
 
 
-def _read_text(found: Candidate, options: ReadOptions) -> Workload:
+def _read_text(found: Candidate, options: ReadOptions) -> Workload | AttributedGraph:
     def decode(data: bytes, source: str) -> Workload:
         return text_to_workload(parse_text(data, source), options.num_ranks, source)
 
-    workload = _of_content(decode)(found, options)
-    assert isinstance(workload, Workload)
-    return workload
+    return _of_content(decode)(found, options)
 
 
 def _of_pytorch(*, is_profile: bool) -> Reader:
@@ -175,10 +173,6 @@ def _read_pytorch_ranks(found: Candidate, options: ReadOptions) -> Workload:
     return job.workload
 
 
-def _read_rank_files(found: Candidate, options: ReadOptions) -> Workload:
-    return read_workload(found.path, options.groups_file)
-
-
 def _read_program(found: Candidate, options: ReadOptions) -> Workload:
     if options.compute is None:
         raise TraceError(
@@ -193,14 +187,6 @@ def _refuse_samples(found: Candidate, options: ReadOptions) -> Workload:
         f"{found.path}: holds samples in parts, which are many graphs; read them one after the "
         "other with layerdag.iter_samples."
     )
-
-
-def _write_ranks(path: str | Path, workload: Workload) -> None:
-    write_workload(workload, path, overwrite=True)
-
-
-def _write_trace_json(path: str | Path, workload: Workload) -> None:
-    write_bytes(path, encode_trace_json(workload))
 
 
 _GRAPH, _TRACES = Content.GRAPH, Content.TRACES
@@ -244,7 +230,7 @@ FORMATS: Sequence[Format] = (
     ),
     Format(
         "JSON of layerdag", _TRACES, _of_content(decode_trace_json), (JSON_SUFFIX,), is_trace_json,
-        _write_trace_json, "json", JSON_SUFFIX,
+        lambda path, workload: write_bytes(path, encode_trace_json(workload)), "json", JSON_SUFFIX,
     ),
     Format(
         "Chakra JSON of feeder v1", _TRACES, _of_content(decode_feeder_json), (JSON_SUFFIX,),
@@ -259,8 +245,10 @@ FORMATS: Sequence[Format] = (
     Format("samples in parts", Content.SAMPLES, _refuse_samples, sniff=is_parts),
     Format("PyTorch traces of ranks", _TRACES, _read_pytorch_ranks, sniff=are_pytorch),
     Format(
-        "PREFIX.<rank>.et", _TRACES, _read_rank_files, (), lambda found: True,
-        _write_ranks, "et",
+        "PREFIX.<rank>.et", _TRACES,
+        lambda found, options: read_workload(found.path, options.groups_file),
+        (), lambda found: True,
+        lambda path, workload: write_workload(workload, path, overwrite=True), "et",
     ),
 )  # fmt: skip
 """All formats, in the order in which they are looked for: the only list of file formats."""

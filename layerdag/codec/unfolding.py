@@ -322,7 +322,10 @@ class _Writer:
         if communicates:
             yield Attribute("comm_size", Wire.INT64, int(numbers.comm_bytes_N[node]))
         if kind in (NodeType.COMM_SEND, NodeType.COMM_RECV):
-            yield from _ends_of(*self._message_end(node, kind, rank), node)
+            source, target = self._message_end(node, kind, rank)
+            # Nodes of the graph serve as tags, so no two messages meet.
+            for name, value in (("comm_src", source), ("comm_dst", target), ("comm_tag", node)):
+                yield Attribute(name, Wire.INT32, value)
         elif kind == NodeType.COMM_COLL:
             collective = self.plan.collective_N[node]
             assert collective is not None, "the plan places every collective"
@@ -388,9 +391,3 @@ class _OtherRanks:
             attributes=replace(self._first.attributes, word_A=word_A),
             source=f"{plan.graph.name}.{rank}",
         )
-
-
-def _ends_of(source: int, target: int, tag: int) -> Iterator[Attribute]:
-    """Yield the ends of a message; nodes of the graph serve as tags, so no two messages meet."""
-    for name, value in (("comm_src", source), ("comm_dst", target), ("comm_tag", tag)):
-        yield Attribute(name, Wire.INT32, value)

@@ -74,7 +74,8 @@ def scrub(workload: Workload) -> tuple[Workload, Counter[str]]:
     TraceError if the dependencies of a trace are faulty.
     """
     groups = {name: str(at + 1) for at, name in enumerate(workload.groups)}
-    scrubber = _Scrubber(groups, _priorities(workload))
+    levels = {v for trace in workload.traces for v in _values(trace, "comm_priority")}
+    scrubber = _Scrubber(groups, {value: index for index, value in enumerate(sorted(levels))})
     done: dict[int, Trace] = {}
     for trace in workload.traces:
         if id(trace) not in done:
@@ -91,11 +92,6 @@ def scrub(workload: Workload) -> tuple[Workload, Counter[str]]:
         priorities=len(scrubber.priorities),
     )
     return clean, scrubber.removed
-
-
-def _priorities(workload: Workload) -> dict[int, int]:
-    known = {int(value) for trace in workload.traces for value in _values(trace, "comm_priority")}
-    return {value: index for index, value in enumerate(sorted(known))}
 
 
 def _values(trace: Trace, name: str) -> Iterator[int]:
@@ -378,11 +374,8 @@ def private_strings(workload: Workload) -> set[str]:
     """
     clean, _ = scrub(workload)
     removed = _strings(workload.traces) - _strings(clean.traces)
-    return {word for word in removed if len(word) >= LEAST_LETTERS and not _is_public(word)}
-
-
-def _is_public(word: str) -> bool:
-    return word in _NAMES | _DTYPES | _OF_CAPTURES or public_name(word) == word
+    removed -= _NAMES | _DTYPES | _OF_CAPTURES
+    return {word for word in removed if len(word) >= LEAST_LETTERS and public_name(word) != word}
 
 
 def find_leaked_strings(folder: str | Path, private: Iterable[str]) -> Iterator[LeakedString]:
@@ -392,7 +385,11 @@ def find_leaked_strings(folder: str | Path, private: Iterable[str]) -> Iterator[
     """
     folder = Path(folder)
     wanted = {word for word in private if len(word) >= LEAST_LETTERS}
-    spaced = sorted(word for word in wanted if _is_phrase(word))
+    phrases = sorted(
+        word
+        for word in wanted
+        if not _TOKEN.fullmatch(word) and sum(letter.isalpha() for letter in word) >= 6
+    )
     in_prose = {word for word in wanted if not _PLAIN.fullmatch(word)}
     for path in sorted(folder.rglob("*")):
         if not path.is_file():
@@ -406,7 +403,7 @@ def find_leaked_strings(folder: str | Path, private: Iterable[str]) -> Iterator[
             content = read_whole(path, error=DataError) if path.stat().st_size else b""
             for text in _texts(content, path):
                 found |= set(_tokens(text)) & in_prose
-                found |= {word for word in spaced if word in text}
+                found |= {word for word in phrases if word in text}
                 if _GRAPH.fullmatch(path.name):
                     values = {value for match in _VALUE.findall(text) for value in match}
                     found |= {
@@ -440,10 +437,6 @@ def _texts(content: bytes, path: Path) -> Iterator[str]:
             f"{path}: is an archive that cannot be searched for private words ({error}); take it "
             "out of the folder, or unpack it there."
         ) from error
-
-
-def _is_phrase(word: str) -> bool:
-    return not _TOKEN.fullmatch(word) and sum(letter.isalpha() for letter in word) >= 6
 
 
 def _in_trace(path: Path, wanted: set[str]) -> set[str] | None:

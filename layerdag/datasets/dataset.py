@@ -11,7 +11,7 @@ from layerdag.dag.dag import DAG, DAGBatch, graph_hashes, layers_of
 from layerdag.datasets.conversion import GraphLike, attributed_graphs, is_job
 from layerdag.datasets.splits import SplitFingerprint, content_hash, split_graphs
 from layerdag.errors import DataError, GraphError, UsageError, VocabularyError, WrongNameError
-from layerdag.graph.attributed_graph import LABEL, SPLITS, AttributedGraph, Condition, Split
+from layerdag.graph.attributed_graph import LABEL, SPLITS, AttributedGraph, Split
 from layerdag.graph.formats.rows import to_networkx
 from layerdag.kinds.flow import FLOW
 from layerdag.kinds.graph_kind import GraphKind
@@ -472,7 +472,12 @@ def _encoded(
         except DataError as error:
             refused.append((raw.name, error))
             continue
-        encoded.append((raw.name, dag.with_conditions(_expressible(schema, dag.conditions))))
+        kept_conditions = {}
+        for name, value in dag.conditions.items():
+            with suppress(VocabularyError):
+                schema.encode_conditions([{name: value}])
+                kept_conditions[name] = value
+        encoded.append((raw.name, dag.with_conditions(kept_conditions)))
     with suppress(GraphError):  # raised again below, where each graph is named
         layers_of([dag for _, dag in encoded])
     kept = []
@@ -482,17 +487,6 @@ def _encoded(
         except GraphError as error:
             refused.append((label, error))
     return kept, refused
-
-
-def _expressible(schema: GraphSchema, conditions: Mapping[str, Condition]) -> dict[str, Condition]:
-    kept = {}
-    for name, value in conditions.items():
-        try:
-            schema.encode_conditions([{name: value}])
-        except VocabularyError:
-            continue
-        kept[name] = value
-    return kept
 
 
 def encode_batch(schema: GraphSchema, dags: Sequence[DAG]) -> DAGBatch:

@@ -1,7 +1,7 @@
 """Load any folder of traces or flow graphs; its words stay private unless they are public."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -34,7 +34,6 @@ from layerdag.graph.attributed_graph import (
     read_step_time,
     size_conditions,
 )
-from layerdag.kinds.graph_kind import GraphKind
 from layerdag.kinds.registry import kind_of_graph
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind, merge_notes
 from layerdag.runtime.settings import shorten
@@ -63,22 +62,20 @@ def load_folder(config: FolderConfig, *, as_jobs: bool = False) -> GraphDataset:
     known = folder_labels(config)
     graphs = list(folder_graphs(config, known, left_out, noted, as_jobs=as_jobs))
     data = dataset_of(config, graphs, known)
+    unused = NoteCollector(str(config.folder))
+    for name in LABEL_FILES if config.labels is None else ():
+        if (config.folder / name).is_file():
+            unused.add(
+                NoteKind.LABEL, name, "lies in the folder and is not used; name it to use it"
+            )
     notes = [
         *noted,
-        *_unused_labels(config),
+        *unused.notes,
         *known.notes,
         *_unmatched_labels(config, known, [graph.name for graph in graphs]),
     ]
     notes += [note for graph in graphs for note in graph.notes]
     return data.replaced(left_out=(*left_out, *data.left_out), notes=merge_notes(notes))
-
-
-def _unused_labels(config: FolderConfig) -> tuple[Note, ...]:
-    notes = NoteCollector(str(config.folder))
-    for name in LABEL_FILES if config.labels is None else ():
-        if (config.folder / name).is_file():
-            notes.add(NoteKind.LABEL, name, "lies in the folder and is not used; name it to use it")
-    return notes.notes
 
 
 def folder_labels(config: FolderConfig) -> Labels:
@@ -126,7 +123,11 @@ def folder_graphs(
     if not names:
         why = f"the first reason: {left_out[0]}" if left_out else "it holds no trace and no graph."
         raise DataError(f"{config.folder}: no graph could be read; {why}")
-    _check_names(config, known, names)
+    if known.conditions and not set(names) & set(known.conditions):
+        raise DataError(
+            f"{config.labels}: names graphs such as '{next(iter(known.conditions))}', but those of "
+            f"{config.folder} are called such as '{names[0]}'; make the names agree."
+        )
 
 
 def dataset_of(
@@ -134,7 +135,12 @@ def dataset_of(
 ) -> GraphDataset:
     """Return the data set of all graphs of a folder."""
     aligned = align_schemas(graphs)
-    kind = _kind_of(aligned[0])
+    if set(CATEGORIES) - set(aligned[0].categories) == {"op"}:
+        raise DataError(
+            f"{aligned[0].name} and the jobs beside it have more than {MAX_WORDS} different "
+            "operators; list those to keep in 'public_words' instead of all."
+        )
+    kind = kind_of_graph(aligned[0])
     if config.min_programs < 1:
         raise DataError(f"data.min_programs is {config.min_programs}; it must be 1 or more.")
     kind.require_public(aligned, str(config.folder))
@@ -216,15 +222,6 @@ def _programs_of_shared_words(
         kept = [i for i in kept if not words[i] & rare]
 
 
-def _kind_of(graph: AttributedGraph) -> GraphKind:
-    if set(CATEGORIES) - set(graph.categories) == {"op"}:
-        raise DataError(
-            f"{graph.name} and the jobs beside it have more than {MAX_WORDS} different operators; "
-            "list those to keep in 'public_words' instead of all."
-        )
-    return kind_of_graph(graph)
-
-
 def _measured(path: Path, left_out: list[str]) -> dict[str, Condition]:
     if not path.is_file():
         return {}
@@ -256,20 +253,16 @@ def _graphs_in(
             learned, without, noted = learned_sources(folder, learned)
             left_out += without
             notes += noted
-        _require_one_kind(folder, learned)
+        traces = [source.name for source in learned if source.is_trace]
+        graphs = [source.name for source in learned if not source.is_trace]
+        if traces and graphs:
+            raise DataError(
+                f"{folder}: holds jobs of traces ({len(traces)}, such as '{traces[0]}') and graphs "
+                f"({len(graphs)}, such as '{graphs[0]}'); a data set is made of one kind, so name "
+                "a sub-folder, or move the others away."
+            )
         for source in track(learned, "reading graphs", len(learned)):
             yield source.name, partial(source.graph, words)
-
-
-def _require_one_kind(folder: Path, sources: Sequence[JobSource]) -> None:
-    traces = [source.name for source in sources if source.is_trace]
-    graphs = [source.name for source in sources if not source.is_trace]
-    if traces and graphs:
-        raise DataError(
-            f"{folder}: holds jobs of traces ({len(traces)}, such as '{traces[0]}') and graphs "
-            f"({len(graphs)}, such as '{graphs[0]}'); a data set is made of one kind, so name a "
-            "sub-folder, or move the others away."
-        )
 
 
 def _sample(sample: StoredSample, public_words: PublicWords) -> AttributedGraph:
@@ -297,12 +290,3 @@ def _unmatched_labels(
         if own == name and f"{name}/{name.rpartition('/')[2]}" not in known:
             notes.add(NoteKind.LABEL, name, "names no graph of the folder; left out")
     return notes.notes
-
-
-def _check_names(config: FolderConfig, labels: Labels, names: Sequence[str]) -> None:
-    known: Mapping[str, object] = labels.conditions
-    if known and not set(names) & set(known):
-        raise DataError(
-            f"{config.labels}: names graphs such as '{next(iter(known))}', but those of "
-            f"{config.folder} are called such as '{names[0]}'; make the names agree."
-        )

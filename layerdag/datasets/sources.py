@@ -181,7 +181,11 @@ class _Search:
             else:
                 self._add(job, read, what, hosts=dict(hosts))
         for prefix, paths in self.numbered.items():
-            if _communicates(paths[0]):
+            try:
+                communicates = _COMMUNICATES in read_whole(paths[0])
+            except DataError:
+                communicates = True
+            if communicates:
                 self._add(prefix, partial(read_workload, prefix), "Chakra", chakra=prefix)
                 continue
             for path in paths:
@@ -277,13 +281,6 @@ class _Search:
     def _name_of(self, path: Path) -> str:
         name = path.relative_to(self.folder).as_posix()
         return self.folder.resolve().name if name == "." else name
-
-
-def _communicates(path: Path) -> bool:
-    try:
-        return _COMMUNICATES in read_whole(path)
-    except DataError:
-        return True
 
 
 def _pytorch_reader(

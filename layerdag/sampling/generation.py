@@ -229,7 +229,12 @@ class Sampler:
                 again = self.drawn_once(
                     [numbers[k] for k, _ in places],
                     [derive_seed(seeds[k], FURTHER, t) for k, t in places],
-                    [self._retry_conditions(rows[k], seeds[k], t) for k, t in places],
+                    [
+                        rows[k]
+                        if self.wanted is None
+                        else self.policy.retry_conditions(rows[k], seeds[k], t, self.wanted)
+                        for k, t in places
+                    ],
                 )
                 ahead = dict(zip(places, again, strict=True))
             judged = self.policy.judged([ahead[k, trial] for k in wrong], [rows[k] for k in wrong])
@@ -237,13 +242,6 @@ class Sampler:
                 if defect < defects[k]:
                     found[k], defects[k] = replace(graph, seed=seeds[k]), defect
         return found
-
-    def _retry_conditions(
-        self, row: Mapping[str, Condition], seed: int, trial: int
-    ) -> Mapping[str, Condition]:
-        if self.wanted is None:
-            return row
-        return self.policy.retry_conditions(row, seed, trial, self.wanted)
 
     def drawn_once(
         self,

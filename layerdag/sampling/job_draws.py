@@ -36,10 +36,14 @@ def has_multi_rank_jobs(schema: GraphSchema) -> bool:
     return any(word not in ("1", OTHER) for values in words for word in values)
 
 
+def _is_number(word: str) -> bool:
+    return word.isascii() and word.isdigit()
+
+
 def _ranks(row: Mapping[str, Condition]) -> int:
     """Return the number of ranks that is asked for; 0 if it is not known."""
     word = str(row.get(WORLD_SIZE, ""))
-    return int(word) if word.isascii() and word.isdigit() else 0
+    return int(word) if _is_number(word) else 0
 
 
 def _in_jobs_of(schema: GraphSchema, ranks: int) -> Bool[Tensor, " F"]:
@@ -55,7 +59,7 @@ def _in_jobs_of(schema: GraphSchema, ranks: int) -> Bool[Tensor, " F"]:
 
 
 def _fits_ranks(attribute: str, word: str, ranks: int) -> bool:
-    if attribute in ("stage", "peer") and word.isascii() and word.isdigit():
+    if attribute in ("stage", "peer") and _is_number(word):
         return int(word) < ranks
     if ranks > 1:
         return True
@@ -94,24 +98,16 @@ def _operator_and_type(operator: str, kind: str) -> bool:
     return not is_communication(operator)
 
 
-def _type_and_group(kind: str, group: str) -> bool:
-    return (kind == "COMM_COLL") == (group not in (NONE, OTHER))
-
-
-def _type_and_stage(kind: str, stage: str) -> bool:
-    return kind == "COMM_COLL" or (stage.isascii() and stage.isdigit())
-
-
 def _type_and_peer(kind: str, peer: str) -> bool:
     if kind == _MESSAGE:
-        return peer.isascii() and peer.isdigit()
+        return _is_number(peer)
     return kind == "COMM_COLL" or peer == NONE
 
 
 _RULES: Mapping[tuple[str, str], Callable[[str, str], bool]] = {
     ("op", "type"): _operator_and_type,
-    ("type", "group"): _type_and_group,
-    ("type", "stage"): _type_and_stage,
+    ("type", "group"): lambda kind, group: (kind == "COMM_COLL") == (group not in (NONE, OTHER)),
+    ("type", "stage"): lambda kind, stage: kind == "COMM_COLL" or _is_number(stage),
     ("type", "peer"): _type_and_peer,
 }
 """Whether words of two attributes go together."""

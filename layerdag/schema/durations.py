@@ -15,7 +15,6 @@ Shape letters: G jobs, N nodes, P known points of an operator, Q levels of quant
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -202,8 +201,11 @@ def fit_durations(
     graph_N = np.repeat(np.arange(len(graphs)), [graph.num_nodes for graph in graphs])
     program_N = program_G[graph_N]
     cost_NC = np.concatenate([cost_columns(graph.numbers, graph.num_nodes) for graph in graphs])
-    log_N = _logs(np.concatenate([graph.numbers["duration"] for graph in graphs]))
-    row_N4 = np.column_stack([cost_NC, _ranks(graphs, cost_NC, graph_N)])
+    duration_N = np.concatenate([graph.numbers["duration"] for graph in graphs])
+    given_N = np.isfinite(duration_N) & (duration_N > 0)
+    log_N = np.where(given_N, np.log(np.where(given_N, duration_N, 1.0)), np.nan)
+    rank_G = np.array([_num_ranks(graph) for graph in graphs])
+    row_N4 = np.column_stack([cost_NC, np.where(cost_NC[:, 2] > 0, rank_G[graph_N], 0)])
     op_N = np.concatenate([graph.categories["op"] for graph in graphs])
     told_N = np.isfinite(log_N)
     points = {
@@ -219,8 +221,8 @@ def fit_durations(
         {name: OperatorDurations(found, nothing) for name, found in points.items()}, nothing
     )
     usual_N = bare.usual(op_N.tolist(), row_N4)
-    jobs = [slice(*ends) for ends in _ends(graphs)]
-    speed_G = np.array([_median(log_N[job] - usual_N[job]) for job in jobs])
+    ends = np.cumsum([graph.num_nodes for graph in graphs])[:-1]
+    speed_G = np.array([_median(beyond) for beyond in np.split(log_N - usual_N, ends)])
     beyond_N = log_N - usual_N - np.nan_to_num(speed_G)[graph_N]
     known_N = np.isfinite(beyond_N)
     common = _duration_quantiles(beyond_N[known_N], program_N[known_N], needed)
@@ -237,30 +239,11 @@ def fit_durations(
     return Durations(operators, factors)
 
 
-def _ranks(
-    graphs: Sequence[AttributedGraph], cost_NC: np.ndarray, graph_N: np.ndarray
-) -> np.ndarray:
-    rank_G = np.array([_num_ranks(graph) for graph in graphs])
-    found_N: np.ndarray = np.where(cost_NC[:, 2] > 0, rank_G[graph_N], 0)
-    return found_N
-
-
 def _num_ranks(graph: AttributedGraph) -> int:
     try:
         return max(int(float(graph.conditions.get(RANKS, 0))), 0)
     except (TypeError, ValueError, OverflowError):
         return 0
-
-
-def _ends(graphs: Sequence[AttributedGraph]) -> list[tuple[int, int]]:
-    ends = np.cumsum([0, *(graph.num_nodes for graph in graphs)]).tolist()
-    return list(pairwise(ends))
-
-
-def _logs(duration_N: np.ndarray) -> np.ndarray:
-    given_N = np.isfinite(duration_N) & (duration_N > 0)
-    found_N: np.ndarray = np.log(np.where(given_N, duration_N, 1.0))
-    return np.where(given_N, found_N, np.nan)
 
 
 def _points(
