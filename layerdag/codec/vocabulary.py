@@ -267,7 +267,10 @@ def operators(trace: Trace, allowed: PublicWords = ()) -> list[str]:
             if word == OTHER and kind in _EXCHANGES:
                 word = _communication_name(kind, collective)
             elif word == OTHER:
-                word = _allowed_name(name, words, every=allowed == ALL_WORDS)
+                names = (name, name.partition(".")[0], operator_name(name))
+                every = allowed == ALL_WORDS
+                word = names[-1] if every else next((w for w in names if w in words), OTHER)
+                word = word or OTHER
             if word == OTHER and stated in _STAGE_KINDS:
                 word = stated
             found[key] = word
@@ -284,13 +287,6 @@ def operator_name(name: str) -> str:
     "mb0.transformer.mha.qkv_COMP".
     """
     return _LONE_NUMBER.sub("", _CALL_NUMBER.sub("", name)).strip() or name
-
-
-def _allowed_name(name: str, words: frozenset[str], *, every: bool) -> str:
-    short = operator_name(name)
-    if every:
-        return short or OTHER
-    return next((word for word in (name, name.partition(".")[0], short) if word in words), OTHER)
 
 
 def require_operators(graphs: Iterable[AttributedGraph], source: str) -> None:

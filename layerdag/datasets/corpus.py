@@ -1,6 +1,6 @@
 """The embedded corpus of collected execution traces, one graph per run."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -40,7 +40,11 @@ def load_corpus(config: CorpusConfig) -> GraphDataset:
         inside = folder / config.further
         further = inside if inside.is_dir() else config.further
         known = {record.graph_hash for record in index}
-        folders.append((further, _to_train_on(read_index(further), known)))
+        new: dict[str, RunRecord] = {}
+        for record in read_index(further):
+            if record.graph_hash not in known:
+                new.setdefault(record.graph_hash, replace(record, split="train"))
+        folders.append((further, list(new.values())))
     load = partial(_built, config, folders)
     if not all(place.resolve().is_relative_to(own.resolve()) for place, _ in folders):
         return load()  # traces of a user leave no copy in a cache
@@ -66,8 +70,11 @@ def _built(config: CorpusConfig, folders: list[tuple[Path, list[RunRecord]]]) ->
     data = data.replaced(left_out=(*left_out, *data.left_out), extra_train=added)
     if not added:
         return data
+    # Further runs were planned, not sampled: their sizes and strategies are no distribution that a
+    # user of the corpus would ask for.
     members = [graph for graph in parts["train"] if graph.name not in added]
-    return _with_conditions_of(members, data)
+    schema = data.schema.with_table([dag.conditions for dag in data.members])
+    return data.replaced(schema=schema, jobs={**data.jobs, "train": evenly_subsample(members)})
 
 
 def corpus_parts(
@@ -104,27 +111,6 @@ def corpus_parts(
             continue
         parts[cast(Split, run.record.split)].append(graph)
     return parts, left_out
-
-
-def _with_conditions_of(members: Sequence[AttributedGraph], data: GraphDataset) -> GraphDataset:
-    """Return the data set whose open conditions and jobs are those of the corpus itself.
-
-    Further runs were planned, not sampled: their sizes and strategies are no distribution that a
-    user of the corpus would ask for.
-    """
-    conditions = [dag.conditions for dag in data.members]
-    schema = data.schema.with_table(conditions)
-    return data.replaced(schema=schema, jobs={**data.jobs, "train": evenly_subsample(members)})
-
-
-def _to_train_on(records: Iterable[RunRecord], known: set[str]) -> list[RunRecord]:
-    """Return the runs whose graph occurs nowhere else, to train on."""
-    found: list[RunRecord] = []
-    for record in records:
-        if record.graph_hash not in known:
-            known.add(record.graph_hash)
-            found.append(replace(record, split="train"))
-    return found
 
 
 def run_graph(run: CollectedRun) -> AttributedGraph:

@@ -165,7 +165,12 @@ class GraphDataset(_Contents):
                 f"GraphDataset takes a list of graphs, found {graphs!r:.60}; for a folder call "
                 "layerdag.load_dataset."
             )
-        raws = _distinct(graphs)
+        if isinstance(graphs, GraphSplit):
+            raws = graphs.attributed()
+        else:
+            raws = attributed_graphs(graphs)
+            if len({raw.name for raw in raws}) < len(raws):
+                raws = [replace(raw, name=f"{raw.name}-{i:05d}") for i, raw in enumerate(raws)]
         parts = _divided(_with_targets(raws, targets), split, seed)
         kind = JOB if graphs and all(map(is_job, graphs)) else FLOW
         made = self.build(name, kind, parts, num_bins=num_bins)
@@ -415,14 +420,6 @@ def split_named(name: str) -> Split:
     raise UsageError(
         f"There is no split '{name}'.{did_you_mean(name, SPLITS)} Known are {', '.join(SPLITS)}."
     )
-
-
-def _distinct(graphs: Sequence[GraphLike]) -> list[AttributedGraph]:
-    split = isinstance(graphs, GraphSplit)
-    raws = graphs.attributed() if isinstance(graphs, GraphSplit) else attributed_graphs(graphs)
-    if split or len({raw.name for raw in raws}) == len(raws):
-        return raws
-    return [replace(raw, name=f"{raw.name}-{i:05d}") for i, raw in enumerate(raws)]
 
 
 def _with_targets(

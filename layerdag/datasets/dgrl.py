@@ -270,7 +270,15 @@ def read_family(
     edge_E2 = read_table(folder, "edge", np.int64, sizes.num_edges)
     columns = _columns_of(folder, sizes, family.columns, family.name)
     sizes.require(folder, len(label_B), len(next(iter(columns.values()))), len(edge_E2))
-    kept_E = _goes_forward(folder, sizes.num_edges)
+    kept_E = np.ones(sizes.num_edges, dtype=bool)
+    if any(folder.glob("edge-feat.csv*")):
+        feature_EF = read_table(folder, "edge-feat", np.float64, sizes.num_edges)
+        if len(feature_EF) != sizes.num_edges or feature_EF.shape[1] < 2:
+            raise DataError(
+                f"{folder}: edge-feat holds {len(feature_EF)} rows of {feature_EF.shape[1]} for "
+                f"{sizes.num_edges} edges of 2; download the family again."
+            )
+        kept_E = feature_EF[:, 1] == 0  # the others go back
     node_ends, edge_ends = np.cumsum(sizes.nodes_B), np.cumsum(sizes.edges_B)
     graphs = []
     for b, (nodes, edges) in enumerate(zip(sizes.nodes_B, sizes.edges_B, strict=True)):
@@ -281,18 +289,6 @@ def read_family(
         name = f"{folder.name}/{b}"
         graphs.append(_graph(name, own, family.words, edges_2E, float(label_B[b])))
     return graphs
-
-
-def _goes_forward(folder: Path, num_edges: int) -> np.ndarray:
-    if not any(folder.glob("edge-feat.csv*")):
-        return np.ones(num_edges, dtype=bool)
-    feature_EF = read_table(folder, "edge-feat", np.float64, num_edges)
-    if len(feature_EF) != num_edges or feature_EF.shape[1] < 2:
-        raise DataError(
-            f"{folder}: edge-feat holds {len(feature_EF)} rows of {feature_EF.shape[1]} for "
-            f"{num_edges} edges of 2; download the family again."
-        )
-    return feature_EF[:, 1] == 0
 
 
 def _family_labels(folder: Path, family: Family, label: str | None) -> np.ndarray:

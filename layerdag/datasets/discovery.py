@@ -148,7 +148,6 @@ def _number(value: object) -> float | None:
     return float(value) if math.isfinite(value) and value > 0 else None
 
 
-DURATION = "duration"
 CONDITIONS = (LABEL, "family", "strategy", "phase", "world_size", "num_nodes", "num_layers")
 """What samples may say of a job; further columns of a label file stay private."""
 SHOWN = 5

@@ -66,13 +66,27 @@ def load_with_schema(data: DataConfig | str | Path, schema: GraphSchema) -> Grap
     column ``split``. Raises ConfigError if the data set is of another kind, or a setting would
     learn from its graphs, and DataError if the files are missing or damaged.
     """
-    config = data if isinstance(data, DataConfig) else _config_of(data)
+    if isinstance(data, DataConfig):
+        config = data
+    elif str(data) == "corpus":
+        config = CorpusConfig()
+    elif kind_of_folder(Path(data), {}) == "corpus":
+        config = CorpusConfig(folder=Path(data))
+    else:
+        folder = Path(data)
+        config = FolderConfig(folder=folder, labels=find_label_file(folder).get("labels"))
     if not isinstance(config, CorpusConfig | FolderConfig):
         raise ConfigError(
             f"data={config.name} can only be read with a schema of its own graphs, which would "
             "reveal them; take data=corpus or data=folder."
         )
-    _require_usual(config)
+    for field in fields(config):
+        usual = field.name in _TAKEN[config.name] or field.name == "seed"
+        if not usual and getattr(config, field.name) != field.default:
+            raise ConfigError(
+                f"data.{field.name} would be learned from the private graphs or is that of the "
+                "public checkpoint; leave it out."
+            )
     known_notes: tuple[Note, ...] = ()
     if isinstance(config, CorpusConfig):
         folder = config.folder or embedded_corpus()
@@ -92,26 +106,6 @@ def load_with_schema(data: DataConfig | str | Path, schema: GraphSchema) -> Grap
         [*known_notes, *(n for part in parts.values() for g in part for n in g.notes)]
     )
     return found.replaced(left_out=(*left_out, *found.left_out), notes=notes)
-
-
-def _config_of(data: str | Path) -> DataConfig:
-    if str(data) == "corpus":
-        return CorpusConfig()
-    folder = Path(data)
-    if kind_of_folder(folder, {}) == "corpus":
-        return CorpusConfig(folder=folder)
-    return FolderConfig(folder=folder, labels=find_label_file(folder).get("labels"))
-
-
-def _require_usual(config: CorpusConfig | FolderConfig) -> None:
-    """Refuse a setting that asks for something to be learned, or for further graphs."""
-    for field in fields(config):
-        usual = field.name in _TAKEN[config.name] or field.name == "seed"
-        if not usual and getattr(config, field.name) != field.default:
-            raise ConfigError(
-                f"data.{field.name} would be learned from the private graphs or is that of the "
-                "public checkpoint; leave it out."
-            )
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib import resources
+from itertools import count
 
 from layerdag.codec.vocabulary import public_operators
 from layerdag.errors import ConfigError
@@ -46,15 +47,12 @@ def rename_private_words(
         for name, column in categories_of(graph).items():
             found.setdefault(name, set()).update(column)
     allowed = {_normal(word) for word in extra}
-    new = {
-        name: _new_words(
-            name,
-            sorted(w for w in known if not is_public(w) and _normal(w) not in allowed),
-            known,
-        )
-        for name, known in found.items()
-        if name not in checked
-    }
+    new: dict[str, Mapping[str, str]] = {}
+    for name, known in found.items():
+        if name not in checked:
+            private = sorted(w for w in known if not is_public(w) and _normal(w) not in allowed)
+            unused = (word for i in count() if (word := f"{name}-{i}") not in known)
+            new[name] = dict(zip(private, unused, strict=False))
     if program_json.SIZES in checked:
         new[program_json.SIZES] = program_json.rounded_numbers(found[program_json.SIZES])
     renamed = {name: {to: old for old, to in table.items()} for name, table in new.items() if table}
@@ -78,12 +76,6 @@ def categories_of(graph: AttributedGraph) -> dict[str, set[str]]:
         if isinstance(value, str):
             columns.setdefault(name, set()).add(value)
     return columns
-
-
-def _new_words(name: str, private: list[str], known: set[str]) -> dict[str, str]:
-    free = (f"{name}-{i}" for i in range(len(private) + len(known)))
-    unused = [word for word in free if word not in known]
-    return dict(zip(private, unused, strict=False))
 
 
 def rename_categories(

@@ -32,7 +32,7 @@ from layerdag.runtime.notes import merge_notes
 from layerdag.runtime.reading import read_parsed
 from layerdag.runtime.terminal import track
 from layerdag.schema.durations import Durations, fit_durations
-from layerdag.schema.plan_tables import PlannedStep, fit_plans
+from layerdag.schema.plan_tables import fit_plans
 from layerdag.schema.size_tables import DEPTH, FAMILY
 from layerdag.traces.chakra.corpus import INDEX, embedded_corpus, read_index, read_runs
 
@@ -80,10 +80,16 @@ def _built(config: ProgramsConfig, folder: Path, files: Sequence[Path]) -> Graph
     notes = merge_notes(note for graphs in parts.values() for g in graphs for note in g.notes)
     data = GraphDataset.build("programs", "program", parts).replaced(notes=notes)
     plan_of = {run: step.plan for run, step in steps.items()} or run_plans(folder.parent)
-    data = _with_plans(data, parts["train"], plan_of)
+    numbers = program_numbers(parts["train"])
+    known = [(plan_of[g.name], n) for g, n in zip(parts["train"], numbers, strict=True)
+             if g.name in plan_of]  # fmt: skip
+    if known:
+        plans, program_G = zip(*known, strict=True)
+        found = fit_plans(plans, np.array(program_G), needed_programs(numbers))
+        data = data.replaced(schema=replace(data.schema, plans=found))
     if config.operator_times:
         names = [graph.name for graph in parts["train"]]
-        program_of = dict(zip(names, program_numbers(parts["train"]).tolist(), strict=True))
+        program_of = dict(zip(names, numbers.tolist(), strict=True))
         durations = _run_durations(folder.parent, program_of)
         data = data.replaced(schema=replace(data.schema, durations=durations))
     return avoiding_copies(data) if config.avoid_copies else data
@@ -130,18 +136,6 @@ def _measured(graph: AttributedGraph, step: MeasuredStep | None) -> AttributedGr
         return graph
     found = {LABEL: step.step_time_s, PEAK_BYTES: float(step.peak_bytes)}
     return replace(graph, conditions={**graph.conditions, **found})
-
-
-def _with_plans(
-    data: GraphDataset, train: Sequence[AttributedGraph], plan_of: Mapping[str, PlannedStep]
-) -> GraphDataset:
-    numbers = program_numbers(train)
-    known = [(plan_of[g.name], n) for g, n in zip(train, numbers, strict=True) if g.name in plan_of]
-    if not known:
-        return data
-    plans, program_G = zip(*known, strict=True)
-    found = fit_plans(plans, np.array(program_G), needed_programs(numbers))
-    return data.replaced(schema=replace(data.schema, plans=found))
 
 
 def embedded_programs(corpus: str) -> Path:

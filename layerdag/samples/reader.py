@@ -42,7 +42,12 @@ def iter_samples(location: str | Path) -> Iterator[StoredSample]:
         if not found:
             raise DataError(f"{location}: holds no whole part yet; repeat 'layerdag sample'.")
     elif is_manifest_folder(location):
-        yield from _one_by_one(location)
+        for entry in _entries(location):
+            at = path_within(location, entry.get("file", entry["name"]))
+            paths = sorted(p for p in at.iterdir() if p.is_file()) if at.is_dir() else [at]
+            files = {path.name: read_whole(path) for path in paths}
+            source = f"{location}:{entry['name']}"
+            yield StoredSample.from_files(json.dumps(entry).encode(), source, files)
     else:
         raise DataError(
             f"{location}: holds neither {RUN} nor {MANIFEST}; give a folder that "
@@ -56,10 +61,7 @@ def part_samples(path: str | Path) -> Iterator[StoredSample]:
     Raises DataError if the file is damaged or no part and UsageError if it is Parquet and pyarrow
     is not installed.
     """
-    if Path(path).suffix != ".parquet":
-        yield from read_tar(path)
-        return
-    yield from read_parquet(path)
+    yield from (read_parquet if Path(path).suffix == ".parquet" else read_tar)(path)
 
 
 def _checked(folder: Path, index: PartIndex) -> Iterator[StoredSample]:
@@ -72,15 +74,6 @@ def _checked(folder: Path, index: PartIndex) -> Iterator[StoredSample]:
             "again, or remove them and repeat 'layerdag sample'."
         )
     yield from part_samples(path)
-
-
-def _one_by_one(folder: Path) -> Iterator[StoredSample]:
-    for entry in _entries(folder):
-        at = path_within(folder, entry.get("file", entry["name"]))
-        paths = sorted(p for p in at.iterdir() if p.is_file()) if at.is_dir() else [at]
-        files = {path.name: read_whole(path) for path in paths}
-        source = f"{folder}:{entry['name']}"
-        yield StoredSample.from_files(json.dumps(entry).encode(), source, files)
 
 
 def _entries(folder: Path) -> list[dict[str, Any]]:

@@ -184,7 +184,11 @@ def read_parquet(path: str | Path) -> Iterator[StoredSample]:
 
     try:
         with parquet.ParquetFile(path) as file:
-            _require_small_groups(file.metadata, path)
+            groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
+            if max((g.total_byte_size for g in groups), default=0) > available_memory() // 2:
+                raise DataError(
+                    f"{path}: a group of rows does not fit into memory; write smaller ones."
+                )
             about = file.schema_arrow.metadata or {}
             if about.get(b"format") != FORMAT:
                 raise DataError(f"{path}: is no table of samples; check the file.")
@@ -199,12 +203,6 @@ def read_parquet(path: str | Path) -> Iterator[StoredSample]:
         raise DataError(
             f"{path}: cannot be read as samples ({str(error)!r:.200}); copy the file again."
         ) from None
-
-
-def _require_small_groups(metadata: Any, path: str | Path) -> None:
-    sizes = [metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups)]
-    if max(sizes, default=0) > available_memory() // 2:
-        raise DataError(f"{path}: a group of rows does not fit into memory; write smaller ones.")
 
 
 @dataclass(frozen=True)

@@ -64,14 +64,6 @@ def why_not_sampled_jobs(folder: Path) -> str:
     return doubt or next(filter(None, inside), "")
 
 
-def _doubt_unfinished(folder: Path) -> str:
-    if _header(folder) is None:
-        return f"has no {JOURNAL} of an unfinished sampling"
-    return unexpected_files(
-        folder, lambda name: name in (MANIFEST, JOURNAL) or bool(_PIECE.fullmatch(name))
-    )
-
-
 SAMPLES = FolderKind("samples", why_not_samples)
 
 Noted = tuple[dict[str, Any], bool]
@@ -173,10 +165,14 @@ def _goes_on(
 
     Raises UsageError if it is another one, and may not be discarded.
     """
-    doubt = _doubt_unfinished(partial)
-    if doubt:
+    found = _header(partial)
+    doubt = f"has no {JOURNAL} of an unfinished sampling"
+    if found is not None:
+        doubt = unexpected_files(
+            partial, lambda name: name in (MANIFEST, JOURNAL) or bool(_PIECE.fullmatch(name))
+        )
+    if found is None or doubt:
         raise UsageError(f"{partial}: {doubt}; move it away.")
-    found = _header(partial) or {}
     differing = sorted(k for k in found.keys() | wanted.keys() if found.get(k) != wanted.get(k))
     if not differing and finished <= num:
         return True
@@ -300,16 +296,14 @@ def _doubt(out: Path) -> str:
 
 
 def _difference(found: SampleRun, run: SampleRun) -> str:
-    was = {**found.request, **_sizes(found)}
-    now = {**run.request, **_sizes(run)}
+    was, now = (
+        {**each.request, "seed": each.seed, "part_size": each.part_size, "format": each.file_format}
+        for each in (found, run)
+    )
     for key in sorted(was.keys() | now.keys()):
         if was.get(key) != now.get(key):
             return f"{key} {was.get(key)}, not {now.get(key)}"
     return f"num {found.num}, more than {run.num}" if found.num > run.num else ""
-
-
-def _sizes(run: SampleRun) -> dict[str, object]:
-    return {"seed": run.seed, "part_size": run.part_size, "format": run.file_format}
 
 
 @contextlib.contextmanager

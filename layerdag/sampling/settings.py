@@ -97,19 +97,6 @@ class GenerationSettings:
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
-        self._require_counts()
-        if self.labels not in LABELS:
-            raise UsageError(f"'labels' must be {' or '.join(LABELS)}, found {self.labels!r}.")
-        for name, number in self.sizes.items():
-            if not is_size(name) or type(number) is not int or not 0 < number <= 1 << 40:
-                raise UsageError(
-                    f"'sizes' holds {name}={number!r:.40}; entries of a table of sizes begin with "
-                    "B, n, w, r or h and are whole numbers from 1 to 2**40, such as w0=4096."
-                )
-        if self.seed < 0:
-            raise UsageError(f"'seed' must not be negative, found {self.seed}.")
-
-    def _require_counts(self) -> None:
         for name in (
             "num", "max_nodes", "batch_size", "best_of", "ranks", "steps", "processes",
         ):  # fmt: skip
@@ -120,8 +107,18 @@ class GenerationSettings:
             value = getattr(self, name)
             if value is not None and value > MAX_CANDIDATES:
                 raise UsageError(f"'{name}' must be at most {MAX_CANDIDATES:,}, found {value}.")
-        if self.redraws is not None and self.redraws < 0:
-            raise UsageError(f"'redraws' must not be negative, found {self.redraws}.")
+        for name in ("redraws", "seed"):
+            value = getattr(self, name)
+            if value is not None and value < 0:
+                raise UsageError(f"'{name}' must not be negative, found {value}.")
+        if self.labels not in LABELS:
+            raise UsageError(f"'labels' must be {' or '.join(LABELS)}, found {self.labels!r}.")
+        for name, number in self.sizes.items():
+            if not is_size(name) or type(number) is not int or not 0 < number <= 1 << 40:
+                raise UsageError(
+                    f"'sizes' holds {name}={number!r:.40}; entries of a table of sizes begin with "
+                    "B, n, w, r or h and are whole numbers from 1 to 2**40, such as w0=4096."
+                )
 
     def resolved(
         self, model: DAGModel, schema: GraphSchema, asked: Iterable[str] | None = None
@@ -132,7 +129,12 @@ class GenerationSettings:
         Raises UsageError if the model does not support the request.
         """
         if self.labels == PREDICTED:
-            _require_label_posterior(model, schema)
+            labeled = any(condition.name == LABEL for condition in schema.numeric_conditions)
+            if not labeled or not model.posterior_objectives():
+                raise UsageError(
+                    "Only a fast model that was trained with a numeric condition 'label' can "
+                    "predict labels; ask for labels=requested."
+                )
         program = schema.kind.has_steps
         if self.sizes and not program:
             raise UsageError(
@@ -154,11 +156,9 @@ class GenerationSettings:
         model.require_options(steps=self.steps, best_of=best_of, temperature=temperature)
         redraws = self.redraws
         if redraws is None:
-            sized = NUM_NODES in (self.conditions if asked is None else asked)
-            chosen = fast_jobs and best_of > 1
-            redraws = JOB_REDRAWS if sized and chosen else 0
-            deep = DEPTH in (self.conditions if asked is None else asked)
-            if program and (deep or self.targets is not None):
+            asked = set(self.conditions if asked is None else asked)
+            redraws = JOB_REDRAWS if NUM_NODES in asked and fast_jobs and best_of > 1 else 0
+            if program and (DEPTH in asked or self.targets is not None):
                 redraws = PROGRAM_REDRAWS if self.targets is None else TARGET_REDRAWS
         batch_size = self.batch_size
         if batch_size is None and not program:
@@ -170,13 +170,4 @@ class GenerationSettings:
             guidance=guidance,
             temperature=temperature,
             batch_size=batch_size,
-        )
-
-
-def _require_label_posterior(model: DAGModel, schema: GraphSchema) -> None:
-    labeled = any(condition.name == LABEL for condition in schema.numeric_conditions)
-    if not labeled or not model.posterior_objectives():
-        raise UsageError(
-            "Only a fast model that was trained with a numeric condition 'label' can predict "
-            "labels; ask for labels=requested."
         )
