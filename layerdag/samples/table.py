@@ -192,7 +192,9 @@ def read_parquet(path: str | Path) -> Iterator[StoredSample]:
             about = file.schema_arrow.metadata or {}
             if about.get(b"format") != FORMAT:
                 raise DataError(f"{path}: is no table of samples; check the file.")
-            table = _Table.from_metadata(about, str(path))
+            edge_types = tuple(map(str, json.loads(about[b"edge_types"])))
+            units = {str(k): str(v) for k, v in json.loads(about[b"units"]).items()}
+            table = _Table(edge_types, units, str(path))
             for batch in file.iter_batches(batch_size=_READ_ROWS):
                 yield from table.samples(batch)
     except GraphError as error:
@@ -212,12 +214,6 @@ class _Table:
     edge_types: tuple[str, ...]
     units: Mapping[str, str]
     path: str
-
-    @classmethod
-    def from_metadata(cls, metadata: Mapping[bytes, bytes], path: str) -> "_Table":
-        edge_types = tuple(str(name) for name in json.loads(metadata[b"edge_types"]))
-        units = {str(k): str(v) for k, v in json.loads(metadata[b"units"]).items()}
-        return cls(edge_types, units, path)
 
     def samples(self, batch: Any) -> Iterator[StoredSample]:
         nodes, edges = batch.column("nodes"), batch.column("edges")

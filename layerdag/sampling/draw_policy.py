@@ -1,9 +1,8 @@
 """What drawing graphs of a kind takes beside the model: limits, retries, what is wrong."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import ClassVar
 
 from layerdag.dag.dag import DAG
 from layerdag.graph.attributed_graph import Condition
@@ -33,8 +32,8 @@ class SampleDefects:
 
 
 @dataclass(frozen=True, eq=False)
-class DrawPolicy(ABC):
-    """Decides, for graphs of one kind, what is drawn, what is wrong and what a retry changes.
+class DrawPolicy:
+    """Decides what is drawn, what is wrong and what a retry changes; flow graphs have no faults.
 
     ``check`` runs graphs while they are drawn. ``max_retries`` limits draws of a graph with faults,
     of which ``draws_ahead`` are made side by side; ``makes_files_ahead`` if making files takes as
@@ -77,7 +76,6 @@ class DrawPolicy(ABC):
         """Return the conditions of a further draw, of which some were asked for."""
         return row
 
-    @abstractmethod
     def faults(
         self, dags: Sequence[DAG], rows: Sequence[Mapping[str, Condition]], each: int = 1
     ) -> list[int]:
@@ -85,6 +83,7 @@ class DrawPolicy(ABC):
 
         Rows are the conditions of each graph, or of each ``each`` graphs in a row.
         """
+        return [0] * len(dags)
 
     def judged(
         self, graphs: Sequence[GeneratedGraph], rows: Sequence[Mapping[str, Condition]]
@@ -101,14 +100,3 @@ class DrawPolicy(ABC):
             SampleDefects(count, size=size_error(graph.dag, row, limit))
             for count, graph, row in zip(faults, graphs, rows, strict=True)
         ]
-
-
-@final
-class FlowDraws(DrawPolicy):
-    """Draws of flow graphs, which have no faults."""
-
-    def faults(
-        self, dags: Sequence[DAG], rows: Sequence[Mapping[str, Condition]], each: int = 1
-    ) -> list[int]:
-        """See ``DrawPolicy.faults``."""
-        return [0] * len(dags)

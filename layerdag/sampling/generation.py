@@ -21,7 +21,7 @@ from layerdag.kinds.program import PROGRAM
 from layerdag.models.base import DAGModel, SampleRequest, SampleResult
 from layerdag.runtime.rng import derive_seed
 from layerdag.samples.manifest import sample_name
-from layerdag.sampling.draw_policy import BATCH_SIZE, DrawPolicy, FlowDraws
+from layerdag.sampling.draw_policy import BATCH_SIZE, DrawPolicy
 from layerdag.sampling.generated import EagerEncoder, GeneratedGraph
 from layerdag.sampling.job_draws import JobDraws
 from layerdag.sampling.processes import sample_in_processes
@@ -42,7 +42,7 @@ MAX_COPY_RETRIES = 32
 _DRAWS: Mapping[GraphKind, Callable[[GraphSchema, GenerationSettings], DrawPolicy]] = {
     JOB: JobDraws,
     PROGRAM: ProgramDraws.running,
-    FLOW: FlowDraws,
+    FLOW: DrawPolicy,
 }
 
 
@@ -58,7 +58,7 @@ def generate(
     Raises VocabularyError if a wanted condition is unknown to the schema.
     """
     settings = settings.resolved(model, schema)
-    sampler = Sampler.from_settings(model, schema, settings)
+    sampler = Sampler(model, schema, settings, draw_policy(schema, settings))
     yield from sample_rows(
         model, schema, sampler.requested(), settings, wanted=settings.conditions, ahead=ahead
     )
@@ -72,7 +72,7 @@ def sample_once(
     Nothing is drawn again, whatever is wrong with it.
     """
     settings = settings.resolved(model, schema)
-    sampler = Sampler.from_settings(model, schema, settings)
+    sampler = Sampler(model, schema, settings, draw_policy(schema, settings))
     rows = sampler.requested()
     size = settings.batch_size or BATCH_SIZE
     parts = [range(i, min(i + size, len(rows))) for i in range(0, len(rows), size)]
@@ -98,7 +98,8 @@ def generate_batched(
     those of ``generate``. Raises VocabularyError if a wanted condition is unknown to the schema.
     """
     settings = settings.resolved(model, schema)
-    sampler = Sampler.from_settings(model, schema, settings, wanted=settings.conditions)
+    policy = draw_policy(schema, settings)
+    sampler = Sampler(model, schema, settings, policy, settings.conditions)
     rows = sampler.requested()
     batches = [
         _Batch(tuple(b), tuple(rows[i] for i in b)) for b in batches_of_like_size(rows, settings)
@@ -126,7 +127,7 @@ def sample_rows(
     unknown to the schema and UsageError if the model cannot do what the settings ask for.
     """
     settings = settings.resolved(model, schema, asked=frozenset().union(*rows))
-    sampler = Sampler.from_settings(model, schema, settings, wanted=wanted)
+    sampler = Sampler(model, schema, settings, draw_policy(schema, settings), wanted)
     size = sampler.policy.batch_size(len(rows))
     batches = [
         _Batch(tuple(range(len(rows))[i : i + size]), tuple(rows[i : i + size]))
@@ -160,18 +161,6 @@ class Sampler:
     settings: GenerationSettings
     policy: DrawPolicy
     wanted: Mapping[str, Condition] | None = None
-
-    @classmethod
-    def from_settings(
-        cls,
-        model: DAGModel,
-        schema: GraphSchema,
-        settings: GenerationSettings,
-        wanted: Mapping[str, Condition] | None = None,
-    ) -> "Sampler":
-        """Return what draws the graphs of a request. Raises as ``sample_rows``."""
-        settings = settings.resolved(model, schema)
-        return cls(model, schema, settings, draw_policy(schema, settings), wanted)
 
     def requested(self) -> list[dict[str, Condition]]:
         """Return the conditions of each graph."""

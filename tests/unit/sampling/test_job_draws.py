@@ -18,7 +18,7 @@ from layerdag.dag.dag import DAG
 from layerdag.errors import CheckpointError, ConfigError
 from layerdag.models.base import DAGModel, SampleRequest
 from layerdag.sampling import job_draws, request_sizes as batches
-from layerdag.sampling.draw_policy import FlowDraws
+from layerdag.sampling.draw_policy import DrawPolicy
 from layerdag.sampling.generation import generate, generate_batched, sample_checked
 from layerdag.sampling.job_draws import SILENT, USUAL, JobDraws
 from layerdag.sampling.request_sizes import batches_of_like_size, requested_nodes, size_error
@@ -230,7 +230,7 @@ def test_graphs_that_are_no_jobs_have_no_rules_and_a_single_rank_exchanges_nothi
     assert not possible.graph_BF[0, columns].any()
     assert possible.graph_BF[0, column("type", "COMP")]
     flow = GraphSchema.fit("flow", [chain("g", "ab", label=1.0)] * 2)
-    assert FlowDraws(flow, settings()).possible_codes([{}]) is None
+    assert DrawPolicy(flow, settings()).possible_codes([{}]) is None
 
 
 def test_candidates_of_a_graph_have_its_rules():
