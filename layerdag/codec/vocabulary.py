@@ -1,18 +1,17 @@
 """Public operator names, scrubbing of private words, and the search for leaked strings.
 
-The operators that PyTorch registers itself, data types and kinds of device are public knowledge:
-the only strings of a trace that may enter a schema, and so a sample. Scopes, file names, kernel
-names, names of custom operators and whatever else a trace may hold are not, and become ``<other>``.
+PyTorch's own operators, data types and kinds of device are public: the only strings of a trace that
+may enter a schema, and so a sample. Scopes, files, kernels, custom operators and whatever else a
+trace may name become ``<other>``.
 
 Scrubbing keeps the graph, node types, public operator names, sizes, operation counts, durations,
-collectives, groups and messages. Every other string goes, attributes that are not well known,
-inputs and outputs, start times, file metadata, and the numbers that processes made up (ids, group
-names, tags, streams, priorities), which are counted anew. This lowers the risk of sharing; it is no
-proof of anonymity, since structure and sizes remain.
+collectives, groups and messages. It removes all other strings, attributes that are not well known,
+inputs and outputs, start times and file metadata, and renumbers ids, groups, tags, streams and
+priorities. This lowers the risk of sharing; it is no proof of anonymity, since structure and sizes
+remain.
 
-Private words of traces are those that scrubbing takes out: names of nodes, groups, tensors, files.
-They are looked for in every file of a folder that is to be shared, in traces as the strings they
-hold, in other files as words of the text.
+The strings that scrubbing removes are private words. Every file of a folder to be shared is
+searched for them: traces for strings, other files for words of the text.
 """
 
 import functools

@@ -93,9 +93,8 @@ def folder_graphs(
 ) -> Iterator[AttributedGraph]:
     """Yield the graphs of a folder with their labels, as they are in the files.
 
-    ``left_out`` takes a sentence on each graph that is not among them, ``notes`` what is worth
-    knowing of those that are. Raises DataError if there is no graph, or labels and graphs share no
-    name.
+    Appends to ``left_out`` why graphs are missing, and notes on the others to ``notes``. Raises
+    DataError if there is no graph, or labels and graphs share no name.
     """
     names, values = [], set[str]()
     for name, read in _graphs_in(config, left_out, notes, as_jobs):
@@ -192,10 +191,7 @@ def avoiding_copies(data: GraphDataset) -> GraphDataset:
 def _programs_of_shared_words(
     graphs: Sequence[AttributedGraph], least: int
 ) -> tuple[list[AttributedGraph], list[str]]:
-    """Return the programs whose words at least so many distinct ones have, and what is left out.
-
-    A program that is left out no longer counts for its other words.
-    """
+    """Return programs all of whose words ``least`` programs have, and why others are left out."""
     if least < 2:
         return list(graphs), []
     number_G = program_numbers(graphs).tolist()

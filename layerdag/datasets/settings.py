@@ -19,9 +19,9 @@ class CorpusConfig:
 
     Attributes:
         folder: A corpus folder; None is the embedded corpus.
-        further: A corpus folder with further runs, all of them to train on, by its path or, inside
-            ``folder``, by its name; runs whose graph is one of the corpus are left out. Conditions
-            that a request leaves open, and times of nodes, are drawn as in the corpus alone.
+        further: Folder, or its name inside ``folder``, of more runs to train on; runs whose graph
+            is in the corpus are left out. Open conditions and times of nodes are still drawn as in
+            the corpus alone.
         max_nodes: Larger graphs are left out, and listed.
         families: Keep only these model families; all if empty.
         strategies: Keep only these strategies; all if empty.
@@ -79,18 +79,16 @@ class FolderConfig:
     """A folder of traces or graphs.
 
     Attributes:
-        folder: Searched with its sub-folders, for traces or for flow graphs, not both; or samples
-            in parts, as ``layerdag sample format=tar`` writes them.
-        labels: CSV or JSON, see ``read_labels``. A graph without a line in it has the step time
-            that ``layerdag collect`` measured (``NAME.steps.json``) as its label, if there is one.
+        folder: With traces or flow graphs, not both, at any depth; or with samples in parts.
+        labels: CSV or JSON, see ``read_labels``. By default the label of a graph is the step time
+            that ``layerdag collect`` measured (``NAME.steps.json``), if there is one.
         max_nodes: Larger graphs are left out, and listed.
-        held_out: Share of the graphs for validation and test together; None for a tenth each, and
-            of fewer than 100 graphs ten each as long as that is no more than a fifth.
+        held_out: Share of the graphs for validation and test together; None for a tenth each, but
+            at least ten each as long as that is no more than a fifth.
         public_words: Words of flow graphs and of conditions that may enter the schema, beside those
             that are public (``private_words.py``); the others are renamed. "all" keeps every word.
-        min_programs: A call or an expression of sizes that fewer training programs of distinct
-            structure have points to one of them; the programs that have it are left out, and
-            listed, until every word is that of so many. 1 keeps all.
+        min_programs: Leave out, and list, training programs with a call or an expression of sizes
+            that fewer programs of distinct structure have, as it would point to one of them.
         avoid_copies: Keep a hash of each program's structure in the schema, of held-out ones too,
             so that no sample repeats one.
     """
@@ -130,15 +128,15 @@ class ProgramsConfig:
 
     Attributes:
         folder: With ``FAMILY.jsonl.xz``; None is an embedded one.
-        corpus: Which embedded one: "collected", training runs of the embedded corpus; "public",
-            architectures of public packages; or "h100", steps that were measured on a GPU, with
-            the least step time (s) as label and the peak of memory as ``peak_bytes``.
+        corpus: Embedded one: "collected" from training runs; "public", architectures of public
+            packages; or "h100", steps measured on a GPU, with the least step time (s) as label and
+            the peak of memory as ``peak_bytes``.
         families: Keep only these; all if empty.
         avoid_copies: Keep a hash of each structure in the schema, of held-out ones too, so that
-            samples repeat none. For public programs: whoever has the checkpoint can ask whether a
-            program was in the data set.
-        operator_times: Keep in the schema how long operators took in the runs of training programs,
-            so that steps of samples have times. The traces of the runs are read, some seconds.
+            samples repeat none. Whoever has the checkpoint can ask whether a program was in the
+            data set, so this is for public programs.
+        operator_times: Keep the times of operators of training programs in the schema, so that
+            steps of samples have times. Reading the traces takes some seconds.
     """
 
     name: Literal["programs"] = "programs"

@@ -54,25 +54,21 @@ class GenerationSettings:
         best_of: Graphs drawn for each one that is kept, by how well it fits its conditions and
             the neighbors that training shows; None takes the model's own: of `fast` 8 for jobs
             and 4 for flow graphs, 1 of `reference`, which cannot choose.
-        redraws: Times that a graph with over a tenth more or fewer nodes than asked for is drawn
-            again; the nearest is kept. None takes ``JOB_REDRAWS`` for jobs that are the best of
-            several, where a number of nodes is asked for and not drawn, ``PROGRAM_REDRAWS`` for
-            programs that are not near what is asked for, and 0 otherwise.
-        labels: One of ``LABELS``: whether the condition "label" of a sample is the requested one,
-            or the one that the model's posterior, which learned the training graphs' labels,
-            predicts for the finished graph. A surrogate learns more from the second.
-        sizes: Wanted entries of the tables of sizes of programs, such as ``{"B0": 64}``; others are
-            drawn.
-        targets: What programs, and their steps, shall have: width, parameters, step time, a plan.
-            A depth is a condition. Sizes that are free are chosen so; a program that comes no
-            nearer than a tenth is drawn again. None asks for nothing.
+        redraws: Times that a graph with over a tenth more or fewer nodes than asked for, or a
+            program that misses its targets, is drawn again; the nearest is kept. None takes
+            ``JOB_REDRAWS``, ``PROGRAM_REDRAWS`` or 0.
+        labels: One of ``LABELS``: the label of a sample is the requested one, or the one that the
+            model predicts for the finished graph, from which a surrogate learns more.
+        sizes: Wanted entries of programs' tables of sizes, such as ``{"B0": 64}``.
+        targets: Wanted width, parameters, step time or plan of programs and their steps. Free sizes
+            are chosen accordingly; a program that misses by over a tenth is drawn again.
         max_nodes: Limit of a graph; one that reaches it is marked truncated.
         batch_size: Graphs sampled side by side; changes speed, and on a processor never a graph.
             None is 32, of programs 128, and of samples in parts as many as fit into about a
             gigabyte; on a GPU it is 1,024, except for programs.
-        processes: That draw batches side by side, on a CPU; changes speed, never a graph. None is 1
-            here; ``layerdag sample`` takes as many as there are processors. A script that asks for
-            several must do so under ``if __name__ == "__main__":``.
+        processes: Drawing side by side on a CPU; changes speed, never a graph. None is 1 here, and
+            the number of processors in ``layerdag sample``. A script that asks for several must do
+            so under ``if __name__ == "__main__":``.
         limits: The most ranks of a job and bytes of all files that may be written.
 
     Raises:

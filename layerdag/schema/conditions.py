@@ -1,14 +1,14 @@
 """Conditions of graphs, numeric and categorical, and their k-anonymous table.
 
-A request that leaves conditions open is completed from the table of what training graphs were like:
-a mixture of cells, each with some categories and the distribution of each number.
+A request that leaves conditions open is completed from a table of the training graphs: a mixture of
+cells, each with some categories and the distribution of each number.
 
-A row per training graph would tell everybody who was trained on. So graphs are put into cells of
-at least ``SHARED_BY`` by their categories; of the numbers of a cell, mean and spread over at least
-``NUMBERS_BY`` graphs are kept, rounded, and quantiles with ``SHARED_BY`` graphs between neighbors.
-A small cell takes them from similar cells, moved by what its categories add elsewhere. Numbers of a
-cell go together as normal scores do (a Gaussian copula: Nelsen, An Introduction to Copulas, 2006):
-draws have the distribution of training graphs, and an outlier is one rank.
+A row per training graph would reveal the graph. So cells hold at least ``SHARED_BY`` graphs with
+similar categories; mean and spread of their numbers are those of at least ``NUMBERS_BY`` graphs,
+rounded, and quantiles have ``SHARED_BY`` graphs between neighbors. A small cell takes them from
+similar cells, moved by what its categories add elsewhere. Normal scores of the numbers are
+correlated (a Gaussian copula: Nelsen, An Introduction to Copulas, 2006), so that draws have the
+distribution of training graphs, and an outlier is one rank.
 """
 
 import math
@@ -109,7 +109,7 @@ class ConditionTable:
     def holds(self, category_BM: np.ndarray, numeric_BC: np.ndarray) -> np.ndarray:
         """Return whether a cell has the categories of each row, and its numbers nearby, bool (B,).
 
-        Nearby is within 3 spreads of the mean; what is unknown on either side is no obstacle.
+        Nearby is within 3 spreads of the mean; unknown numbers fit.
         """
         found_B = np.zeros(len(category_BM), dtype=bool)
         for cell in self.cells:
@@ -269,11 +269,10 @@ def fit_table(
     """Learn the table from the encoded conditions of training graphs, -1 and NaN for unknown.
 
     Graphs with equal categories form a cell. Cells of fewer than ``SHARED_BY`` graphs are merged
-    with the cell that differs in the fewest categories. Cells of fewer than ``NUMBERS_BY`` take
-    their numbers from themselves and the most similar cells together, moved by the main effects of
-    the categories in which these differ. ``program_B`` is the number of the program of each graph,
-    of which only distinct ones count; all differ by default. The table is empty for fewer than
-    ``SHARED_BY`` graphs, or without conditions.
+    with the cell that differs in the fewest categories. Cells of fewer than ``NUMBERS_BY`` share
+    numbers with the most similar cells, moved by the main effects of differing categories.
+    ``program_B`` numbers the program of each graph, of which only distinct ones count. The table is
+    empty for fewer than ``SHARED_BY`` graphs, or without conditions.
     """
     program_B = np.arange(len(category_BM)) if program_B is None else program_B
     few = _count(program_B) < SHARED_BY
