@@ -45,9 +45,17 @@ def read_inputs(found: Recognized, inputs: Inputs, report: Callable[[str], None]
     read.
     """
     first = inputs.paths[0]
+    options = inputs.options
     if found.content is Content.PROGRAM:
-        return _compiled(inputs)
-    if inputs.options.compute:
+        if not options.compute or len(inputs.paths) > 1:
+            raise UsageError(
+                "A compiled program is converted alone and takes its times from --compute "
+                f"HARDWARE: {', '.join(HARDWARE)}, or a JSON file."
+            )
+        hardware = Hardware.from_name(options.compute)
+        ranks = options.num_ranks if options.num_ranks != 1 else None
+        return program_workload(read_program(first), hardware, split=inputs.split, ranks=ranks)
+    if options.compute:
         raise UsageError(
             f"--compute is for StableHLO and HLO text, which {first} is not; leave it out."
         )
@@ -59,20 +67,7 @@ def read_inputs(found: Recognized, inputs: Inputs, report: Callable[[str], None]
             f"--only-rank and --replicate are for PyTorch's traces, of which {first} is none; "
             "leave them out."
         )
-    return found.traces(inputs.options)
-
-
-def _compiled(inputs: Inputs) -> Workload:
-    options = inputs.options
-    if not options.compute or len(inputs.paths) > 1:
-        raise UsageError(
-            "A compiled program is converted alone and takes its times from --compute HARDWARE: "
-            f"{', '.join(HARDWARE)}, or a JSON file."
-        )
-    hardware = Hardware.from_name(options.compute)
-    program = read_program(inputs.paths[0])
-    ranks = options.num_ranks if options.num_ranks != 1 else None
-    return program_workload(program, hardware, split=inputs.split, ranks=ranks)
+    return found.traces(options)
 
 
 def _import(found: Recognized, inputs: Inputs) -> ImportedJob | None:
@@ -100,7 +95,13 @@ def _imported(job: ImportedJob, inputs: Inputs, report: Callable[[str], None]) -
         guessed = f"; group of {result.guessed_groups} guessed" if result.guessed_groups else ""
         report(f"rank {rank}: {found}{guessed}{_gaps(result.trace)}")
     if inputs.only_rank:
-        return _alone(job, report)
+        workload, lost = import_single_rank(job)
+        report(
+            f"one rank of {lost.num_ranks}, taken alone: {lost.collectives:,} collectives and "
+            f"{lost.messages:,} messages of {lost.num_bytes:,} bytes became work of their measured "
+            "time; who they were with, and how long another network would take, is lost"
+        )
+        return workload
     if inputs.replicate:
         workload = replicate_rank(job)
         report(f"every one of {workload.num_ranks} ranks runs this trace, with groups of its own")
@@ -120,13 +121,3 @@ def _gaps(trace: Trace) -> str:
         f"{summary.critical_path_us:,} us: 'simulate --host measured' also replays the gaps "
         "between the calls of the host"
     )
-
-
-def _alone(job: ImportedJob, report: Callable[[str], None]) -> Workload:
-    workload, lost = import_single_rank(job)
-    report(
-        f"one rank of {lost.num_ranks}, taken alone: {lost.collectives:,} collectives and "
-        f"{lost.messages:,} messages of {lost.num_bytes:,} bytes became work of their measured "
-        "time; who they were with, and how long another network would take, is lost"
-    )
-    return workload

@@ -297,22 +297,7 @@ def read_folder(
     if not jobs:
         first = f"; the first reason: {left_out[0]}" if left_out else ""
         raise DataError(f"{folder}: holds no job or graph that can be used{first}.")
-    found = _found(folder, jobs, left_out, others, labels, as_they_are=as_they_are)
-    return replace(found, parts=parts, notes=merge_notes([*noted, *found.notes]))
-
-
-def _found(
-    folder: Path,
-    jobs: Sequence[_Job],
-    left_out: Sequence[str],
-    others: Mapping[str, int],
-    labels: FoundLabels,
-    *,
-    as_they_are: bool,
-) -> FoundJobs:
-    names = [job.graph.name for job in jobs]
-    graphs = [_labeled(job.graph, labels.conditions) for job in jobs]
-    graphs = align_schemas(graphs)
+    graphs = align_schemas([_labeled(job.graph, labels.conditions) for job in jobs])
     kind = JOB if JOB.describes(graphs[0]) else FLOW
     plain, renamed = rename_private_words(graphs, checked=kind_of_graph(graphs[0]).known_words)
     if not as_they_are:
@@ -332,11 +317,12 @@ def _found(
         formats=Counter(job.format for job in jobs),
         left_out=tuple(left_out),
         others=others,
-        private=frozenset(own | old | set(_name_words(folder, names))),
+        private=frozenset(own | old | set(_name_words(folder, [job.graph.name for job in jobs]))),
         labels=labels,
         labeled=sum(isinstance(graph.conditions.get(LABEL), float) for graph in graphs),
         renamed=len(old),
-        notes=merge_notes([*labels.notes, *(note for job in jobs for note in job.graph.notes)]),
+        parts=parts,
+        notes=merge_notes([*noted, *labels.notes, *(n for job in jobs for n in job.graph.notes)]),
     )
 
 

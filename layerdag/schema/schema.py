@@ -234,15 +234,6 @@ class GraphSchema:
                 code_N, position_N = attribute.encode(graph.numbers[attribute.name])
             codes.append(code_N)
             positions.append(position_N)
-        return DAG.build(
-            torch.from_numpy(np.stack(codes, axis=1)),
-            torch.from_numpy(graph.edge_index_2E),
-            edge_type_E=torch.from_numpy(self._edge_codes(graph)),
-            u_NA=torch.from_numpy(np.stack(positions, axis=1)),
-            conditions=graph.conditions,
-        )
-
-    def _edge_codes(self, graph: AttributedGraph) -> np.ndarray:
         code_of = {name: code for code, name in enumerate(self.edge_types)}
         table_T = np.array([code_of.get(name, -1) for name in graph.edge_type_names], np.int64)
         code_E = table_T[graph.edge_type_E]
@@ -252,7 +243,13 @@ class GraphSchema:
                 f"{graph.name}: has an edge of type '{unknown}', which no training graph has; "
                 f"known are {', '.join(self.edge_types)}."
             )
-        return code_E
+        return DAG.build(
+            torch.from_numpy(np.stack(codes, axis=1)),
+            torch.from_numpy(graph.edge_index_2E),
+            edge_type_E=torch.from_numpy(code_E),
+            u_NA=torch.from_numpy(np.stack(positions, axis=1)),
+            conditions=graph.conditions,
+        )
 
     def decode(self, dag: DAG, name: str = "graph") -> AttributedGraph:
         """Return names and numbers for a graph of codes, in its node order."""
