@@ -14,6 +14,7 @@ from typing import Any, final
 
 import torch
 from torch import Tensor
+from torch._prims_common import make_contiguous_strides_for
 from torch._subclasses.fake_tensor import (
     FakeTensor,
     FakeTensorMode,
@@ -60,9 +61,9 @@ _MARKS = (
 """Of optimizers and ``fully_shard``; they take no tensors."""
 
 
-def _histogram(tensor: Tensor, bins: int = 100, *_: Any, **__: Any) -> Tensor | None:
-    """Return the counts of whole numbers, which only GPUs count; None for other numbers."""
-    return None if tensor.is_floating_point() else tensor.new_empty(bins)
+def _histogram(tensor: Tensor, bins: int = 100, *_: Any, **__: Any) -> Tensor:
+    """Return the counts of whole numbers, which only GPUs count."""
+    return NotImplemented if tensor.is_floating_point() else tensor.new_empty(bins)
 
 
 def _grouped_product(
@@ -71,16 +72,10 @@ def _grouped_product(
     offs: Tensor | None = None,
     bias: Tensor | None = None,
     out_dtype: torch.dtype | None = None,
-) -> Tensor | None:
-    """Return products of groups: of rows or columns, of a batch, or of inner sizes.
-
-    None for bfloat16, which PyTorch's own shape function takes.
-
-    Raises:
-        RuntimeError: If inner sizes differ, as PyTorch raises it.
-    """
+) -> Tensor:
+    """Return products of groups: of rows or columns, of a batch, or of inner sizes."""
     if left.dtype is torch.bfloat16:
-        return None
+        return NotImplemented  # PyTorch's own shape function takes it
     if left.shape[-1] != right.shape[-2]:
         raise RuntimeError(
             f"contraction dimension of mat_a and mat_b must match: {left.shape[-1]} and "
@@ -94,32 +89,18 @@ def _grouped_product(
     return left.new_empty(shape, dtype=out_dtype)
 
 
-_ON_GPUS_ALONE: Mapping[Any, Callable[..., Tensor | None]] = MappingProxyType(
-    {aten.histc.default: _histogram, aten._grouped_mm.default: _grouped_product}
-)
-"""Results of operators for dtypes that a processor refuses."""
-
-
 @final
 @dataclass(frozen=True)
 class _Result:
-    """One result of a call.
+    """One result of a call."""
 
-    Attributes:
-        argument: Place among the tensors of the arguments of that whose memory it has; -1 for
-            memory of its own.
-        same: Whether it is that tensor itself.
-        offset: Where it begins in its memory, elements.
-        device: The one that it pretends to be on.
-    """
-
-    argument: int
-    same: bool
+    argument: int  # number of the tensor whose memory it shares, -1 for memory of its own
+    same: bool  # whether it is that tensor itself
     shape: tuple[int, ...]
     stride: tuple[int, ...]
-    offset: int
+    offset: int  # where it begins in its memory, elements
     dtype: torch.dtype
-    device: torch.device
+    device: torch.device  # the one that it pretends to be on
 
 
 _Results = tuple[type, tuple[_Result | None, ...]]
@@ -189,7 +170,7 @@ class RememberingFakeMode(FakeTensorMode):
     ) -> Any:
         """Run one operator on fake tensors."""
         answer = _ANSWERS.get(func)
-        made = NotImplemented if answer is None else answer(self, func, args, kwargs or {})
+        made = NotImplemented if answer is None else answer(self, *args, **(kwargs or {}))
         if made is not NotImplemented:
             return made
         if not _on_lists(func) or not args[0] or any(kind is not FakeTensor for kind in types):
@@ -231,7 +212,8 @@ class RememberingFakeMode(FakeTensorMode):
             return self._results(found, tensors)
         pattern = Pattern(key) if keeps_sizes(func) else None
         if pattern is not None and pattern.key in _patterns:
-            found = _of_pattern(pattern, tensors)
+            kind, parts = _patterns[pattern.key]
+            found = kind, tuple(part and part.in_call(pattern.numbers, tensors) for part in parts)
             _keep(_memory, known, found)
             return self._results(found, tensors)
         devices = {part for part in known if type(part) is torch.device}
@@ -344,52 +326,40 @@ class RememberingFakeMode(FakeTensorMode):
         return made
 
 
-def _device(_: RememberingFakeMode, func: Any, args: Sequence[Any], __: Mapping[str, Any]) -> Any:
-    return args[0].fake_device if isinstance(args[0], FakeTensor) else NotImplemented
+def _device(_: RememberingFakeMode, tensor: Any) -> Any:
+    return tensor.fake_device if isinstance(tensor, FakeTensor) else NotImplemented
 
 
-def _number(_: RememberingFakeMode, func: Any, args: Sequence[Any], __: Mapping[str, Any]) -> Any:
-    return NotImplemented if args[0].constant is None else args[0].constant.item()
+def _number(_: RememberingFakeMode, tensor: Any) -> Any:
+    return NotImplemented if tensor.constant is None else tensor.constant.item()
 
 
-def _count_up(
-    _: RememberingFakeMode, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> Any:
-    numbers, by = args
+def _count_up(_: RememberingFakeMode, numbers: Any, by: Any, **keywords: Any) -> Any:
     if any(type(part) is not FakeTensor or part.constant is None for part in (*numbers, by)):
         return NotImplemented
     if not numbers or by.dim():
         return NotImplemented  # PyTorch refuses it
     for number in numbers:
-        number.constant.add_(by.constant, **kwargs)
+        number.constant.add_(by.constant, **keywords)
     return None
 
 
-def _lift(mode: RememberingFakeMode, func: Any, args: Sequence[Any], _: Mapping[str, Any]) -> Any:
-    plain = type(args[0]) is Tensor and not args[0].dim()
-    return mode.lift(args[0]) if plain else NotImplemented
+def _lift(mode: RememberingFakeMode, tensor: Any) -> Any:
+    plain = type(tensor) is Tensor and not tensor.dim()
+    return mode.lift(tensor) if plain else NotImplemented
 
 
-def _mark(_: RememberingFakeMode, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    return func(*args, **kwargs)
+def _without_mode(make: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda _, *args, **keywords: make(*args, **keywords)
 
 
-def _as_on_gpus(
-    _: RememberingFakeMode, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> Any:
-    made = _ON_GPUS_ALONE[func](*args, **kwargs)
-    return NotImplemented if made is None else made
-
-
-def _new(
-    mode: RememberingFakeMode, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> Any:
+def _new(mode: RememberingFakeMode, *args: Any, **keywords: Any) -> Any:
     like = args[0] if isinstance(args[0], Tensor) else None
     if like is not None and not (
         type(like) is FakeTensor and like.fake_mode is mode and like.layout is torch.strided
     ):
         return NotImplemented
-    asked = {name: value for name, value in kwargs.items() if value is not None}
+    asked = {name: value for name, value in keywords.items() if value is not None}
     usual = (torch.get_default_dtype(), _CPU) if like is None else (like.dtype, like.fake_device)
     dtype, device = asked.pop("dtype", usual[0]), asked.pop("device", usual[1])
     if asked.pop("layout", torch.strided) is not torch.strided or asked.pop("pin_memory", False):
@@ -398,7 +368,7 @@ def _new(
     plain = all(type(n) is int and n >= 0 for given in (sizes, *strides) for n in given)
     if asked or not plain or (device.type != "cpu" and device.index is None):
         return NotImplemented
-    stride = tuple(strides[0]) if strides else _contiguous(sizes)
+    stride = tuple(strides[0]) if strides else make_contiguous_strides_for(sizes)
     # Lists of different lengths are for PyTorch to refuse, too.
     reach = sum(n * step for n, step in zip(sizes, stride, strict=False))
     if len(sizes) != len(stride) or reach > _MAX_ELEMENTS or dtype in _QUANTIZED:
@@ -406,27 +376,14 @@ def _new(
     return mode.make(_Result(-1, False, tuple(sizes), stride, 0, dtype, device), ())
 
 
-def _contiguous(shape: Sequence[int]) -> tuple[int, ...]:
-    found, step = [], 1
-    for size in reversed(shape):
-        found.append(step)
-        step *= max(size, 1)
-    return tuple(reversed(found))
-
-
 _ANSWERS: Mapping[Any, Callable[..., Any]] = MappingProxyType(
     {DEVICE_OF: _device, _NUMBER_OF: _number, _COUNT_UP: _count_up, _LIFTED: _lift}
-    | dict.fromkeys(_MARKS, _mark)
-    | dict.fromkeys(_ON_GPUS_ALONE, _as_on_gpus)
+    | {mark: _without_mode(mark) for mark in _MARKS}
+    | {aten.histc.default: _without_mode(_histogram)}  # for dtypes that a processor refuses
+    | {aten._grouped_mm.default: _without_mode(_grouped_product)}
     | dict.fromkeys(_FACTORIES, _new)
 )
 """Answers to operators without PyTorch's mode, unless they return ``NotImplemented``."""
-
-
-def _of_pattern(pattern: Pattern, tensors: Sequence[Tensor]) -> _Results:
-    assert pattern.key is not None
-    kind, parts = _patterns[pattern.key]
-    return kind, tuple(part and part.in_call(pattern.numbers, tensors) for part in parts)
 
 
 def _keep_pattern(pattern: Pattern, found: _Results, tensors: Sequence[Tensor]) -> None:

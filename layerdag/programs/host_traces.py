@@ -7,7 +7,7 @@ own, numbers that PyTorch passed as tensors.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -132,12 +132,11 @@ class _Reader:
         if not outputs:
             raise DataError(f"{self._source} has no forward pass on floating-point tensors.")
         updated = sorted(self._updated, key=self._updated.__getitem__)
-        order = [tensor[0] for tensor in updated if tensor in self._leaves]
         return Recording(
             name=Path(self._source).name.split(".")[0],
             values=tuple(rows),
             outputs=outputs,
-            order=tuple(f"t{tensor}" for tensor in order),
+            order=tuple(f"t{tensor[0]}" for tensor in updated if tensor in self._leaves),
             units=tuple(self._units),
             branches=tuple(self._branches),
             unknown_numbers=tuple(self._unknown),
@@ -222,26 +221,24 @@ class _Reader:
         dtype = dtype_of(kind)
         if tensor in self._at:  # PyTorch gives ids of dead tensors anew
             row = self._rows[self._at[tensor]]
-            if isinstance(row, RecordedLeaf):
-                held = (row.shape, row.dtype)
-            else:
-                held = (row.shapes[0], row.dtypes[0])
+            leaf = isinstance(row, RecordedLeaf)
+            held = (row.shape, row.dtype) if leaf else (row.shapes[0], row.dtypes[0])
             if held == (tuple(shape), dtype):
                 return Reference(self._at[tensor])
         key = (tensor, tuple(shape), dtype)
         known = key in self._updated
-        if is_number((tensor, tuple(shape), dtype)) and not known and name != "self":
+        if is_number(key) and not known and name != "self":
             self._unknown.append(overload)  # a number of Python's; a trace has no content
             return 0.5 if dtype == "float64" else 1  # the next index, and no index too large
         if key not in self._leaves:
-            kind_of_leaf = _leaf_kind(name, overload, dtype, tuple(shape), known)
-            if not self._updated and name in ("weight", "bias"):
-                kind_of_leaf = "parameter"
-            self._leaves[key] = len(self._rows)
-            trained = kind_of_leaf == "parameter"
-            self._rows.append(
-                RecordedLeaf(kind_of_leaf, f"t{tensor}", tuple(shape), dtype, trained)
+            counts = overload.startswith("aten.add_.") and dtype == "int64" and not shape
+            trained = (known and dtype.startswith(("float", "bfloat"))) or (
+                not self._updated and name in ("weight", "bias")
             )
+            held = "buffer" if name in ("running_mean", "running_var") or counts else "input"
+            held = "parameter" if trained else held
+            self._leaves[key] = len(self._rows)
+            self._rows.append(RecordedLeaf(held, f"t{tensor}", tuple(shape), dtype, trained))
         return Reference(self._leaves[key])
 
     def _result(
@@ -254,13 +251,12 @@ class _Reader:
         listed = False
         found = zip(outputs["values"], outputs["types"], outputs["shapes"], strict=True)
         for value, kind, shape in found:
+            parts: Iterable[tuple[Any, str, Any]] = ()
             if str(kind).startswith("GenericList[") and "Tensor(" in kind:
                 listed = True
-                parts = list(zip(value, listed_kinds(kind), shape, strict=True))
+                parts = zip(value, listed_kinds(kind), shape, strict=True)
             elif str(kind).startswith("Tensor("):
                 parts = [(value, kind, shape)]
-            else:
-                continue
             for own, own_kind, own_shape in parts:
                 ids.append(own[0])
                 shapes.append(tuple(own_shape))
@@ -289,23 +285,21 @@ class _Reader:
 
     def _outputs(self, trained: bool) -> tuple[int, ...]:
         rows = self._rows
-        read = {
-            at for row in rows if isinstance(row, RecordedCall) for at in references(row.arguments)
-        }
+        calls = {at: row for at, row in enumerate(rows) if isinstance(row, RecordedCall)}
+        read = {at for call in calls.values() for at in references(call.arguments)}
         ends = {
-            at: row.shapes[0]
-            for at, row in enumerate(rows)
-            if isinstance(row, RecordedCall)
-            and at not in read
-            and len(row.shapes) == 1
-            and row.dtypes[0].startswith(("float", "bfloat"))
+            at: call.shapes[0]
+            for at, call in calls.items()
+            if at not in read
+            and len(call.shapes) == 1
+            and call.dtypes[0].startswith(("float", "bfloat"))
         }
         scalars = [at for at, shape in ends.items() if shape == ()]
         return tuple((scalars if trained and scalars else list(ends))[-1:])
 
 
 def _wrong_tensor(held: Any) -> object:
-    """Return the first entry that is not a sound tensor, None if all are."""
+    """Return the first entry that is no sound tensor, None if there is none."""
     if not isinstance(held, Mapping):
         return None  # older schemas, whose arguments have no types
     lists = [held.get(name, []) for name in ("values", "types", "shapes")]
@@ -324,10 +318,8 @@ def _is_sound(value: Any, kind: str, shape: Any) -> bool:
         sizes = shape if isinstance(shape, list) else [None]
         return all(type(n) is int and n >= 0 for n in sizes) and type(value[0]) is int
     if kind.startswith("GenericList["):
-        parts = zip(
-            value, listed_kinds(kind), shape if isinstance(shape, list) else [], strict=False
-        )
-        return all(_is_sound(*part) for part in parts)
+        shapes = shape if isinstance(shape, list) else []
+        return all(map(_is_sound, value, listed_kinds(kind), shapes))
     return True
 
 
@@ -337,13 +329,6 @@ def _tensor_ids(value: Any, kind: str) -> Iterator[int]:
     elif kind.startswith("GenericList[") and isinstance(value, list):
         for part, own in zip(value, listed_kinds(kind), strict=False):
             yield from _tensor_ids(part, own)
-
-
-def _leaf_kind(name: str, overload: str, dtype: str, shape: tuple[int, ...], updated: bool) -> str:
-    if updated and dtype.startswith(("float", "bfloat")):
-        return "parameter"
-    counts = overload.startswith("aten.add_.") and dtype == "int64" and shape == ()
-    return "buffer" if name in ("running_mean", "running_var") or counts else "input"
 
 
 def _frozen(value: Any) -> Any:

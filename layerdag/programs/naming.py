@@ -7,6 +7,7 @@ is run with another batch, and where a node then fails, the batch is no part of 
 """
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -47,6 +48,7 @@ _WIDTH_FROM = 16  # smaller widths are no multiples of one another by anything b
 _LITERAL_TO = 8
 _MAX_HEADS = 128  # a longer dimension of a constant holds rows, such as those of positions
 _MAX_TRIES = 40
+_MAX_BLAMED = 61
 _ELEMENTWISE = ("add", "sub", "mul", "div")
 _EMBEDDINGS = ("embedding", "embedding_bag")
 _VIEWS = ("view", "reshape", "unflatten")
@@ -55,13 +57,10 @@ _WORDS_OF_VIEWS = (-1, 0, 1, 2, 3)
 
 
 def program_of(recordings: Sequence[Recording]) -> Program:
-    """Return the program of recordings that differ in sizes alone.
-
-    Args:
-        recordings: Of one model at several sizes; the table holds those of the first.
+    """Return the program of one model, recorded at several sizes; its table has the first ones.
 
     Raises:
-        DataError: If they are not of the same structure.
+        DataError: If the recordings differ in more than sizes.
     """
     first = recordings[0]
     for other in recordings[1:]:
@@ -98,38 +97,25 @@ def _tried(recordings: Sequence[Recording], program: Program) -> Program:
 
 
 def _blamed(program: Program, failed: int, without: set[int]) -> int | None:
-    todo, seen = [failed], set()
-    while todo:
-        at = todo.pop(0)
-        if at in seen:
-            continue
-        seen.add(at)
+    """Return the nearest node before a failure whose sizes may be wrongly taken for the batch."""
+    todo = [failed]
+    for at in itertools.islice(todo, _MAX_BLAMED):  # it grows on the way
         node = program.nodes[at]
         named = any(str(size).startswith(("B0", "a0.0", "a1.0")) for size in node.slots)
         if named and at not in without and node.operator != "input":
             return at
-        todo += node.inputs
-        if len(seen) > 60:
-            return None
+        todo += dict.fromkeys(i for i in node.inputs if i not in todo)
     return None
 
 
 @dataclass
 class _Context:
-    """The sizes that expressions of one node may refer to.
+    """The sizes that expressions of one node may refer to."""
 
-    Attributes:
-        base: Name of the operator, such as "linear".
-        inputs: Shape of each input, by position: one vector for each dimension; () for lists.
-        batch: Whether the batch may be named.
-        leaves: Shapes of the node's leaves so far.
-        names: Names of these leaves.
-    """
-
-    base: str
-    inputs: list[tuple[Vector, ...]]
-    batch: bool
-    leaves: list[tuple[Vector, ...]] = field(default_factory=list)
+    base: str  # name of the operator, such as "linear"
+    inputs: list[tuple[Vector, ...]]  # their shapes, () for a list of tensors
+    batch: bool  # whether the batch may be named
+    leaves: list[tuple[Vector, ...]] = field(default_factory=list)  # shapes so far
     names: list[str] = field(default_factory=list)
 
     @property
@@ -149,18 +135,11 @@ def _times(number: Vector, ratio: Fraction) -> tuple[Fraction, ...]:
 
 
 def _product(shape: Sequence[Vector]) -> Vector:
-    found = list(shape[0])
-    for length in shape[1:]:
-        found = [a * b for a, b in zip(found, length, strict=True)]
-    return tuple(found)
+    return tuple(map(math.prod, zip(*shape, strict=True)))
 
 
 class _Naming:
-    """Names the sizes of recordings.
-
-    Args:
-        without: Nodes of the program whose sizes are not the batch.
-    """
+    """Names the sizes of recordings; those of nodes in ``without`` are not the batch."""
 
     def __init__(self, recordings: Sequence[Recording], without: frozenset[int] = frozenset()):
         self._recordings, self._without = recordings, without
@@ -238,10 +217,8 @@ class _Naming:
 
     def _find(self, number: Vector, roles: str) -> str | None:
         """Return an entry of some roles that has a number in all recordings."""
-        for name, known in self._entries.items():
-            if name[0] in roles and known == number:
-                return name
-        return None
+        equal = (name for name, known in self._entries.items() if known == number)
+        return next((name for name in equal if name[0] in roles), None)
 
     def _entry(self, role: str, number: Vector) -> str:
         """Return the entry of a role for a number, a new one if there is none."""
@@ -364,12 +341,11 @@ class _Naming:
 
     def _own_leaf(self, row: Sequence[RecordedLeaf], context: _Context) -> Leaf:
         leaf, shape = row[0], _shape(row)
-        sizes: list[Size] = []
-        for place, number in enumerate(shape):
-            if leaf.kind == "constant" and leaf.content is not None:
-                sizes.append(number[0])
-            else:
-                sizes.append(self._leaf_size(leaf.kind, number, place, len(shape), context))
+        fixed = leaf.kind == "constant" and leaf.content is not None
+        sizes = [
+            number[0] if fixed else self._leaf_size(leaf.kind, number, place, len(shape), context)
+            for place, number in enumerate(shape)
+        ]
         context.leaves.append(shape)
         return _leaf(leaf, sizes)
 
@@ -391,10 +367,8 @@ class _Naming:
         return self._width(number, _channel(context.base, context.first), "w")
 
     def _own_first(self, number: Vector, context: _Context) -> Size | None:
-        for at, known in enumerate(context.leaves):
-            if known and known[0] == number:
-                return f"p{at}.0"
-        return None
+        leaves = enumerate(context.leaves)
+        return next((f"p{at}.0" for at, known in leaves if known[:1] == (number,)), None)
 
     def _parameter_size(self, number: Vector, place: int, rank: int, context: _Context) -> Size:
         base, first = context.base, context.first
@@ -509,7 +483,11 @@ class _Naming:
         rest = count - place
         if rest <= len(first) and tuple(numbers[place:]) == first[len(first) - rest :]:
             yield f"a0.{place - count}"
-        yield from self._products(number, first)
+        for start in range(len(first) - 1):
+            for end in range(start + 2, len(first) + 1):
+                if _product(first[start:end]) == number:
+                    inner = start == 0 or end < len(first)
+                    yield f"a0.{start}:{end}" if inner else f"a0.{start - len(first)}:"
         if place == 0 and batch is not None and context.batch:
             if number == batch:
                 yield "B0"
@@ -542,13 +520,6 @@ class _Naming:
                     if dim and _times(length, ratio) == number:
                         return f"{text}*{ratio}"
         return self._view(number)
-
-    def _products(self, number: Vector, first: tuple[Vector, ...]) -> Iterator[Size]:
-        for start in range(len(first) - 1):
-            for end in range(start + 2, len(first) + 1):
-                if _product(first[start:end]) == number:
-                    inner = start == 0 or end < len(first)
-                    yield f"a0.{start}:{end}" if inner else f"a0.{start - len(first)}:"
 
     def _number(self, number: Vector, name: str, context: _Context) -> Any:
         if set(number) == {MAX_SIZE}:

@@ -58,21 +58,19 @@ def stage_modules(program: ForwardGraph, settings: StepSettings) -> list[StageMo
                 for name, at in stage.shared.items()
                 if len(holders[name]) > 1
             )
-            modules.append(StageModule(body, *stage.tensors, held, plan))
+            tensors = (stage.received, stage.given, stage.inputs)
+            modules.append(StageModule(body, *tensors, held, plan))
     return modules
 
 
 class _Stage(NamedTuple):
-    """A stage as a program.
-
-    Attributes:
-        tensors: Those that it receives, those that it gives, and the model's inputs that it reads.
-        shared: Node of each trained parameter that several nodes may read, by name.
-    """
+    """A stage as a program; it receives and gives tensors, and reads some of the model's inputs."""
 
     program: ForwardGraph
-    tensors: tuple[tuple[TensorForm, ...], tuple[TensorForm, ...], tuple[TensorForm, ...]]
-    shared: Mapping[str, int]
+    received: tuple[TensorForm, ...]
+    given: tuple[TensorForm, ...]
+    inputs: tuple[TensorForm, ...]
+    shared: Mapping[str, int]  # nodes of trained parameters that several nodes may read, by name
 
 
 class _Cutting:
@@ -104,9 +102,7 @@ class _Cutting:
                 before = total
                 if in_place(self._program.nodes[at].operator):
                     self._written[_memory(tensors[0])] = at
-        for at, node in enumerate(self._program.nodes):
-            if node.operator in LEAVES:
-                self._cost_N[at] = 0
+        self._cost_N[[node.operator in LEAVES for node in self._nodes]] = 0
 
     def _given_by_inputs(self) -> list[bool]:
         found: list[bool] = []
@@ -252,13 +248,10 @@ class _Cutting:
         kept = self._kept(first, end, received, given)
         body = [at for at in kept if at not in set(received)]
         place = {at: new for new, at in enumerate([*received, *body])}
-        nodes = []
-        for at in received:
-            result = self._results[at]
-            leaf = Leaf("input", tuple(result.shape), dtype_name(result.dtype))
-            nodes.append(Node("input", (leaf,)))
-        for at in body:
-            node = self._nodes[at]
+        results = [self._results[at] for at in received]
+        leaves = [Leaf("input", tuple(r.shape), dtype_name(r.dtype)) for r in results]
+        nodes = [Node("input", (leaf,)) for leaf in leaves]
+        for node in map(self._nodes.__getitem__, body):
             nodes.append(replace(node, inputs=tuple(place[i] for i in node.inputs)))
         outputs = []
         for at in given:
@@ -268,30 +261,26 @@ class _Cutting:
                 nodes.append(Node("aten.contiguous.default", (EDGE,), inputs=(place[at],)))
         read = [at for at in body if self._nodes[at].operator == "input"]
         program = self._program
+        unused = (each for each in program.unused if self._nearest(each[0], bounds) == number)
         held = ForwardGraph(
             name=f"{program.name}, stage {number}",
             nodes=tuple(nodes),
             sizes=program.sizes,
             outputs=tuple(outputs),
             order=program.order,
-            unused=tuple(
-                each for each in program.unused if self._nearest(each[0], bounds) == number
-            ),
+            unused=tuple(unused),
             units=program.units,
         )
-        tensors = (
-            tuple(self._form(at) for at in received),
-            tuple(self._form(at, sent=not last) for at in given),
-            tuple(self._form(at) for at in read),
-        )
+        parameters = [at for at in body if self._nodes[at].operator == "parameter"]
         return _Stage(
             held,
-            tensors,
-            {
-                self._nodes[at].names[0] if self._nodes[at].names else f"node {at}": place[at]
-                for at in body
-                if self._nodes[at].operator == "parameter"
-                and any(leaf.trained for leaf in self._nodes[at].leaves)
+            received=tuple(self._form(at) for at in received),
+            given=tuple(self._form(at, sent=not last) for at in given),
+            inputs=tuple(self._form(at) for at in read),
+            shared={
+                next(iter(self._nodes[at].names), f"node {at}"): place[at]
+                for at in parameters
+                if any(leaf.trained for leaf in self._nodes[at].leaves)
             },
         )
 
@@ -325,11 +314,9 @@ class _Cutting:
     def _form(self, at: int, sent: bool = False) -> TensorForm:
         result = self._results[at]
         strides = torch.empty(result.shape, device="meta").stride() if sent else result.stride()
-        leaf = next(iter(self._nodes[at].leaves), None)
-        batch = None
-        if self._nodes[at].operator == "input" and leaf is not None:
-            batched = [dim for dim, size in enumerate(leaf.shape) if str(size).startswith("B")]
-            batch = batched[0] if batched else None
+        leaves = self._nodes[at].leaves if self._nodes[at].operator == "input" else ()
+        sizes = [size for leaf in leaves for size in leaf.shape]
+        batch = next((dim for dim, size in enumerate(sizes) if str(size).startswith("B")), None)
         return TensorForm(
             tuple(result.shape), tuple(strides), result.dtype, bool(result.requires_grad), batch
         )
