@@ -14,30 +14,17 @@ from layerdag.workloads.stage.flags import StageFlags
 from layerdag.workloads.stage.traces import traces_of_stages
 
 
-@dataclass(frozen=True)
-class CommunicationCounts:
-    """Communication of one kind with one group or peer.
-
-    Attributes:
-        kind: "ALL_REDUCE@pg", "SEND->", "RECV<-" and so on.
-        whom: A degree or, in messages, a stage.
-        count: Nodes.
-        elements: Sum of ``comm_size``.
-    """
-
-    kind: str
-    whom: str | int
-    count: int
-    elements: int
-
-
 @final
 @dataclass(frozen=True)
 class StageFigures:
-    """Figures of one rank of a stage."""
+    """Figures of one rank of a stage.
+
+    ``communication`` has the nodes and their ``comm_size`` together, by kind ("ALL_REDUCE@pg",
+    "SEND->", "RECV<-") and degree or, in messages, stage.
+    """
 
     operators: dict[str, Any]
-    communication: list[CommunicationCounts]
+    communication: dict[tuple[str, str | int], tuple[int, int]]
 
     @classmethod
     def from_trace(cls, trace: Trace) -> "StageFigures":
@@ -64,16 +51,14 @@ class StageFigures:
     def of_rank(self, group: dict[str, str], peer: list[int]) -> dict[str, Any]:
         """Return all figures of one rank, which has a group of each degree and a peer a stage."""
         count, elements = {}, {}
-        for part in self.communication:
-            whom = peer[part.whom] if isinstance(part.whom, int) else group[part.whom]
-            count[f"{part.kind}{whom}"] = part.count
-            elements[f"{part.kind}{whom}"] = part.elements
+        for (kind, place), (nodes, size) in self.communication.items():
+            whom = f"{kind}{peer[place] if isinstance(place, int) else group[place]}"
+            count[whom], elements[whom] = nodes, size
         return self.operators | {"comm_count": count, "comm_elems": elements}
 
 
-def _communication(trace: Trace) -> list[CommunicationCounts]:
-    count: Counter[tuple[str, str | int]] = Counter()
-    elements: Counter[tuple[str, str | int]] = Counter()
+def _communication(trace: Trace) -> dict[tuple[str, str | int], tuple[int, int]]:
+    found: dict[tuple[str, str | int], tuple[int, int]] = {}
     size, kind, source, target = (
         trace.integers(name)[0].tolist()
         for name in ("comm_size", "comm_type", "comm_src", "comm_dst")
@@ -87,9 +72,9 @@ def _communication(trace: Trace) -> list[CommunicationCounts]:
             whom = ("RECV<-", source[row])
         else:
             whom = (f"{CollectiveType(kind[row]).name}@pg", degree_N[row])
-        count[whom] += 1
-        elements[whom] += size[row]
-    return [CommunicationCounts(*whom, number, elements[whom]) for whom, number in count.items()]
+        count, elements = found.get(whom, (0, 0))
+        found[whom] = count + 1, elements + size[row]
+    return found
 
 
 @final
@@ -127,13 +112,7 @@ class StageJob:
     def summary(self, file: str = "w.%d.et") -> dict[str, Any]:
         """Return the figures of all ranks, which are found without making their traces.
 
-        Args:
-            file: Name of a rank's file, by which its figures are found.
-
-        Returns:
-            "flags", "ranks", "nodes", "comm_groups" (ranks by number of the group) and
-            "per_rank": nodes, types, dependencies, operators, operations, elements,
-            communication.
+        Those of one rank are under the name of its ``file``; groups are under their numbers.
         """
         flags = self.flags
         number_R = {degree: found.tolist() for degree, found in group_numbers(flags).items()}

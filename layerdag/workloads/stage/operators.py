@@ -39,14 +39,10 @@ Dims = tuple[Dim, ...]
 @final
 @dataclass(frozen=True, eq=False)
 class TensorSharding:
-    """Dimensions of a tensor on one rank.
-
-    Attributes:
-        reduced: Dimensions that were summed over: a degree among them leaves a partial sum.
-    """
+    """Dimensions of a tensor on one rank."""
 
     dims: Dims
-    reduced: Dims = ()
+    reduced: Dims = ()  # what was summed over: a degree among them leaves a partial sum
 
     @cached_property
     def elements(self) -> Dim:
@@ -57,42 +53,40 @@ class TensorSharding:
 @final
 @dataclass(frozen=True, eq=False)
 class OperatorForm:
-    """One operator of a block; all copies of the block share it.
+    """One operator of a block; all copies of the block share it."""
 
-    Attributes:
-        kind: STAGE's name of the operator, "T" for a tensor from elsewhere.
-        operands: The sharding that it expects of its operands.
-        operations: Its cost; multiply and add count one.
-    """
-
-    kind: str
-    operands: tuple[TensorSharding, ...]
+    kind: str  # STAGE's name of the operator, "T" for a tensor from elsewhere
+    operands: tuple[TensorSharding, ...]  # the sharding that it expects of them
     result: TensorSharding
-    operations: Dim = NOTHING
+    operations: Dim = NOTHING  # multiply and add count one
 
     @cached_property
     def linked(self) -> "OperatorForm":
         """The form of a tensor from elsewhere once its producer is known."""
         return identity(self.result)
 
+    @cached_property
+    def over_micro_batches(self) -> "OperatorForm":
+        """The form of a gradient's sum over micro-batches."""
+        return custom(self.result, self.result, self.result.elements)
+
+    @cached_property
+    def updated(self) -> "OperatorForm":
+        """The form of a weight's update, which takes the gradient in the weight's own sharding."""
+        return added(self.result)
+
 
 @final
 @dataclass(frozen=True)
 class Row:
-    """A tensor of a block.
-
-    Attributes:
-        name: Unique in the block.
-        after: Names of tensors that must be there, too.
-        gradient_of: Name of the weight whose gradient it is.
-    """
+    """A tensor of a block; ``sources`` and ``after`` name others, whose data it needs or not."""
 
     name: str
     form: OperatorForm
     sources: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
     weight: bool = False
-    gradient_of: str = ""
+    gradient_of: str = ""  # name of a weight
 
     def renamed(self, rename: Callable[[str], str]) -> "Row":
         """Return the row with every name changed."""
@@ -119,6 +113,11 @@ def placeholder(layout: TensorSharding) -> OperatorForm:
 def identity(layout: TensorSharding) -> OperatorForm:
     """Return the form that computes nothing and at most changes the sharding."""
     return OperatorForm("I", (layout,), layout)
+
+
+def added(layout: TensorSharding, kind: str = "A") -> OperatorForm:
+    """Return the form of the sum of two tensors."""
+    return OperatorForm(kind, (layout, layout), layout, layout.elements)
 
 
 def custom(operand: TensorSharding, result: TensorSharding, operations: Dim) -> OperatorForm:
@@ -279,51 +278,36 @@ _GRADIENTS = "_assembled_grad"
 
 
 def with_flat_weights(block: dict[str, Row], sharded: bool) -> dict[str, Row]:
-    """Return a layer whose weights are parts of one flat tensor.
-
-    It may be sharded over data parallel ranks.
-    """
+    """Return a layer whose weights are one flat tensor, maybe sharded over data parallel ranks."""
     weights = {row.name: row for row in block.values() if row.weight}
     gradients = {row.gradient_of: row.name for row in block.values() if row.gradient_of}
     total = sum((weight.form.result.elements for weight in weights.values()), NOTHING)
     whole = TensorSharding((total,))
     part = TensorSharding((total / Dim.symbol("dp"),)) if sharded else whole
     backward = {name: f"_{name}_backward" for name in weights}
-    rows = [
-        *(
-            _taken_out(row, row.name, _GATHERED, whole) if row.weight else _reading(row, backward)
-            for row in block.values()
-        ),
+
+    def taken_out(weight: Row, name: str, source: str) -> Row:
+        return Row(name, custom(whole, weight.form.result, NOTHING), (source,))
+
+    rows = []
+    for row in block.values():
+        sources = row.sources
+        if row.name.rpartition(".")[2].startswith("d"):
+            sources = tuple(backward.get(name, name) for name in sources)
+        plain = replace(row, sources=sources, gradient_of="")
+        rows.append(taken_out(row, row.name, _GATHERED) if row.weight else plain)
+    first, *others = (gradients[name] for name in weights)
+    made = block[first].form.result
+    joined = custom(made, TensorSharding(whole.dims, made.reduced), NOTHING)
+    rows += [
         Row(FLAT, placeholder(part), weight=True),
         Row(_GATHERED, identity(whole), (FLAT,)),
-        *_gathered_gradients([block[gradients[name]] for name in weights], whole, part),
-        *(_taken_out(row, backward[row.name], _AGAIN, whole) for row in weights.values()),
+        Row(FLAT_GRADIENT, identity(part), (_GRADIENTS,), gradient_of=FLAT),
+        Row(_GRADIENTS, joined, (first,), tuple(others)),
+        *(taken_out(row, backward[row.name], _AGAIN) for row in weights.values()),
         Row(_AGAIN, identity(whole), (FLAT,)),
     ]
     return {row.name: row for row in rows}
-
-
-def _taken_out(weight: Row, name: str, source: str, whole: TensorSharding) -> Row:
-    return Row(name, custom(whole, weight.form.result, NOTHING), (source,))
-
-
-def _reading(row: Row, backward: dict[str, str]) -> Row:
-    row = replace(row, gradient_of="")
-    if not row.name.rpartition(".")[2].startswith("d"):
-        return row
-    return replace(row, sources=tuple(backward.get(name, name) for name in row.sources))
-
-
-def _gathered_gradients(
-    gradients: list[Row], whole: TensorSharding, part: TensorSharding
-) -> tuple[Row, Row]:
-    first = gradients[0].form.result
-    after = tuple(row.name for row in gradients[1:])
-    joined = TensorSharding(whole.dims, first.reduced)
-    return (
-        Row(FLAT_GRADIENT, identity(part), (_GRADIENTS,), gradient_of=FLAT),
-        Row(_GRADIENTS, custom(first, joined, NOTHING), (gradients[0].name,), after),
-    )
 
 
 NORM = """

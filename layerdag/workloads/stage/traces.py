@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import NamedTuple, final
 
 from layerdag.hardware.collectives import CollectiveType
@@ -26,8 +25,8 @@ from layerdag.workloads.stage.operators import (
     OperatorForm,
     Row,
     TensorSharding,
+    added,
     collectives,
-    custom,
     placeholder,
     read_table,
     with_flat_weights,
@@ -41,20 +40,12 @@ Block = dict[str, Row]
 @final
 @dataclass(frozen=True)
 class ModelBlocks:
-    """The parts of which copies make a model.
+    """The parts of which copies make a model."""
 
-    Attributes:
-        layer: A decoder layer; takes "input_norm.x" and "ffn_res.dy" from its neighbors, and gives
-            "ffn_res.y" and "input_norm.dx" to them.
-        embedding: Input embedding; gives "y", takes "dy".
-        output: Output embedding; takes "x" and "dy", gives "y" and "dx".
-        loss: Takes "y", gives "dy".
-    """
-
-    layer: Block
-    embedding: Block
-    output: Block
-    loss: Block
+    layer: Block  # takes "input_norm.x" and "ffn_res.dy", gives "ffn_res.y" and "input_norm.dx"
+    embedding: Block  # of the input; gives "y", takes "dy"
+    output: Block  # the output embedding; takes "x" and "dy", gives "y" and "dx"
+    loss: Block  # takes "y", gives "dy"
 
     @classmethod
     def from_flags(cls, flags: StageFlags) -> "ModelBlocks":
@@ -115,8 +106,7 @@ def _layer(flags: StageFlags, meaning: Mapping[str, Dim]) -> Block:
         ("post_attn_norm.dy", (back_out, "ffn_res.dx2")),
     ):
         layout = linked[name].form.result
-        form = OperatorForm("A", (layout, layout), layout, layout.elements)
-        linked[name] = replace(linked[name], form=form, sources=branches)
+        linked[name] = replace(linked[name], form=added(layout), sources=branches)
     return linked
 
 
@@ -172,8 +162,7 @@ def _summed(block: Block, name: str, parts: list[str]) -> tuple[Block, str]:
     """
     if len(parts) == 1:
         return block, parts[0]
-    layout = block[parts[0]].form.result
-    form = OperatorForm("E2", (layout, layout), layout, layout.elements)
+    form = added(block[parts[0]].form.result, "E2")
     row = Row(f"{name}_r{len(parts) - 1}", form, (parts[0], parts[-1]), tuple(parts[1:-1]))
     return block | {row.name: row}, row.name
 
@@ -183,10 +172,7 @@ def _summed(block: Block, name: str, parts: list[str]) -> tuple[Block, str]:
 class StepTensor:
     """A tensor of the step, under STAGE's name, with the pipeline stage that makes it.
 
-    Attributes:
-        form: Its operator; copies share it.
-        sources: Its operands.
-        after: Further tensors that must be there first.
+    Its operands are ``sources``; those in ``after`` must be there first, too.
     """
 
     name: str
@@ -211,28 +197,25 @@ def tensors_of_step(flags: StageFlags) -> list[StepTensor]:
     gradients: dict[str, list[StepTensor]] = {}
     found: list[StepTensor] = []
     for number in range(flags.micro_batches):
-        made = _micro_batch(rows, weights, f"mb{number}.")
-        found += (made[row.name] for row, _ in rows if not row.weight)
+        made = dict(weights)
+        for row, stage in rows:
+            if not row.weight:
+                made[row.name] = StepTensor(f"mb{number}.{row.name}@0", row.form, stage)
+                found.append(made[row.name])
         for row, _ in rows:
+            tensor = made[row.name]
+            tensor.sources = tuple(made[name] for name in row.sources)
+            tensor.after = tuple(made[name] for name in row.after)
             if row.gradient_of:
-                gradients.setdefault(row.gradient_of, []).append(made[row.name])
-    summed = {
-        name: StepTensor(
-            first.name.partition(".")[2],
-            _sum_form(first.form),
-            first.stage,
-            (first,),
-            tuple(others),
-        )
-        for name, (first, *others) in gradients.items()
-    }
-    updates = [  # each takes the gradient in the weight's own sharding
-        StepTensor(
-            f"{weight.name.removesuffix('@0')}@1", _update_form(weight.form), weight.stage,
-            (weight, summed[name]),
-        )
-        for name, weight in weights.items()
-    ]  # fmt: skip
+                gradients.setdefault(row.gradient_of, []).append(tensor)
+    summed = {}
+    for weight, (first, *others) in gradients.items():
+        name, form = first.name.partition(".")[2], first.form.over_micro_batches
+        summed[weight] = StepTensor(name, form, first.stage, (first,), tuple(others))
+    updates = []
+    for name, held in weights.items():
+        after, operands = f"{held.name.removesuffix('@0')}@1", (held, summed[name])
+        updates.append(StepTensor(after, held.form.updated, held.stage, operands))
     return [*found, *summed.values(), *weights.values(), *updates]
 
 
@@ -260,33 +243,6 @@ def _copied(block: Block, prefix: str, links: dict[str, str], stage: int) -> _Pl
     return [(row.linked(links[name]) if name in links else row, stage) for name, row in copied]
 
 
-def _micro_batch(
-    rows: _Placed, weights: dict[str, StepTensor], prefix: str
-) -> dict[str, StepTensor]:
-    """Return the tensors of a micro-batch by name without prefix; weights are shared."""
-    made = dict(weights)
-    for row, stage in rows:
-        if not row.weight:
-            made[row.name] = StepTensor(f"{prefix}{row.name}@0", row.form, stage)
-    for row, _ in rows:
-        tensor = made[row.name]
-        tensor.sources = tuple(made[name] for name in row.sources)
-        tensor.after = tuple(made[name] for name in row.after)
-    return made
-
-
-@lru_cache(maxsize=64)
-def _sum_form(gradient: OperatorForm) -> OperatorForm:
-    layout = gradient.result
-    return custom(layout, layout, layout.elements)
-
-
-@lru_cache(maxsize=64)
-def _update_form(weight: OperatorForm) -> OperatorForm:
-    layout = weight.result
-    return OperatorForm("A", (layout, layout), layout, layout.elements)
-
-
 def traces_of_stages(flags: StageFlags) -> tuple[Trace, ...]:
     """Return the trace of each stage.
 
@@ -307,17 +263,11 @@ class _Message(NamedTuple):
 
 
 class _Cut(NamedTuple):
-    """The step cut into stages.
+    """The step cut into stages."""
 
-    Attributes:
-        tensors: Those of each stage, with shadows of what others send.
-        sent: Messages by what is sent.
-        received: Messages by shadow.
-    """
-
-    tensors: tuple[list[StepTensor], ...]
-    sent: dict[StepTensor, list[_Message]]
-    received: dict[StepTensor, _Message]
+    tensors: tuple[list[StepTensor], ...]  # of each stage, with shadows of what others send
+    sent: dict[StepTensor, list[_Message]]  # by what is sent
+    received: dict[StepTensor, _Message]  # by shadow
 
     @classmethod
     def from_tensors(cls, tensors: Iterable[StepTensor], stages: int) -> "_Cut":

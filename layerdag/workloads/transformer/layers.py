@@ -163,28 +163,20 @@ class TraceBuilder:
 
 @dataclass(frozen=True)
 class SplitInput:
-    """The input of a layer that is split by columns, of whose gradient each tensor rank has a part.
+    """The input of a layer split by columns, of whose gradient each tensor rank has a part."""
 
-    Attributes:
-        block: In names of nodes.
-        size: Bytes of it that this rank holds.
-        whole: Bytes of it of all tensor ranks.
-        summed: Whether the gradient is summed over the tensor ranks here, not later with others.
-    """
-
-    block: str
-    size: int
-    whole: int
-    summed: bool = True
+    block: str  # in names of nodes
+    size: int  # bytes of it that this rank holds
+    whole: int  # bytes of it of all tensor ranks
+    summed: bool = True  # whether the gradient is summed over these here, not later with others
 
 
 @dataclass(frozen=True)
 class BlockWriter:
     """Writes parts of layers onto a builder.
 
-    Attributes:
-        deferred: What writes gradients of weights later, where the schedule splits them from the
-            backward pass, each with the weights it belongs to ("dense" or "experts").
+    Where the schedule splits gradients of weights from the backward pass, ``deferred`` has what
+    writes them later, each with the weights it belongs to ("dense" or "experts").
     """
 
     builder: TraceBuilder
@@ -198,21 +190,27 @@ class BlockWriter:
         self.deferred.append((weights, write))
         return ()
 
-    # ---- communication between the tensor ranks ----
+    # ---- communication ----
+
+    def collective(
+        self, name: str, kind: CollectiveType, role: str, size: int, after: Nodes
+    ) -> Nodes:
+        """Write a collective over the ranks of a degree, unless there is only one."""
+        if getattr(self.costs.plan, role) == 1:
+            return after
+        return self.builder.collective(name, kind, role, size, after)
 
     def gather(self, name: str, after: Nodes, size: int = 0) -> Nodes:
         """All-gather of a split tensor, ``size`` bytes of it here; by default the stream."""
         if not self.sharded:
             return after
         size = size or self.costs.own_stream
-        return self.builder.collective(name, CollectiveType.ALL_GATHER, "tensor", size, after)
+        return self.collective(name, CollectiveType.ALL_GATHER, "tensor", size, after)
 
     def total(self, name: str, after: Nodes, size: int = 0) -> Nodes:
         """Sum over the tensor ranks, scattered over them under sequence parallelism."""
-        if self.costs.plan.tensor == 1:
-            return after
         kind = CollectiveType.REDUCE_SCATTER if self.sharded else CollectiveType.ALL_REDUCE
-        return self.builder.collective(name, kind, "tensor", size or self.costs.stream, after)
+        return self.collective(name, kind, "tensor", size or self.costs.stream, after)
 
     @property
     def sharded(self) -> bool:
@@ -282,11 +280,9 @@ class BlockWriter:
         if name not in costs.products:
             return x
         h = self.linear(name, where, x)
-        if costs.plan.tensor == 1:
-            return h
         size = costs.sequences * costs.products[name].outputs * costs.number
         kind = CollectiveType.ALL_GATHER
-        return self.builder.collective(f"gather_{name}.{where}", kind, "tensor", size, h)
+        return self.collective(f"gather_{name}.{where}", kind, "tensor", size, h)
 
     def columns_back(self, name: str, where: str, dy: Nodes) -> tuple[Nodes, Nodes]:
         """Write the gradients of a layer of the condition: that of the condition is a sum."""
@@ -294,10 +290,8 @@ class BlockWriter:
         if name not in costs.products:
             return dy, ()
         dx, dw = self.linear_back(name, where, dy)
-        if costs.plan.tensor == 1:
-            return dx, dw
         size, kind = costs.condition_bytes, CollectiveType.ALL_REDUCE
-        return self.builder.collective(f"sum_{name}.{where}", kind, "tensor", size, dx), dw
+        return self.collective(f"sum_{name}.{where}", kind, "tensor", size, dx), dw
 
     # ---- norms ----
 
@@ -316,13 +310,7 @@ class BlockWriter:
 
 @dataclass(frozen=True)
 class BackwardOutputs:
-    """Results of the backward pass of a layer or block.
-
-    Attributes:
-        dx: Nodes that make the gradient of its input.
-        dense: Nodes that make gradients of dense weights.
-        experts: Nodes that make gradients of experts.
-    """
+    """What makes the gradients of a layer's or block's input, dense weights and experts."""
 
     dx: Nodes
     dense: Nodes
@@ -382,9 +370,8 @@ class LayerWriter(BlockWriter):
         if costs.plan.recompute == "selective":
             h = self._scores(f"attention.{where}.again", costs.attention(), h)
         h = self._scores(f"attention.{where}", costs.attention_back(), h)
-        if costs.plan.context > 1:
-            size, kind = costs.keys_and_values * costs.plan.context, CollectiveType.REDUCE_SCATTER
-            h = self.builder.collective(f"sum_dkv.{where}", kind, "context", size, h)
+        size, kind = costs.keys_and_values * costs.plan.context, CollectiveType.REDUCE_SCATTER
+        h = self.collective(f"sum_dkv.{where}", kind, "context", size, h)
         if costs.shape.latent:
             h, dw = self._latent_back(where, h)
         else:
@@ -393,11 +380,9 @@ class LayerWriter(BlockWriter):
 
     def _core(self, where: str, h: Nodes) -> Nodes:
         """Write the attention core; keys and values come from all context ranks."""
-        costs = self.costs
-        if costs.plan.context > 1:
-            size, kind = costs.keys_and_values, CollectiveType.ALL_GATHER
-            h = self.builder.collective(f"gather_kv.{where}", kind, "context", size, h)
-        return self._scores(f"attention.{where}", costs.attention(), h)
+        size, kind = self.costs.keys_and_values, CollectiveType.ALL_GATHER
+        h = self.collective(f"gather_kv.{where}", kind, "context", size, h)
+        return self._scores(f"attention.{where}", self.costs.attention(), h)
 
     def _scores(self, name: str, cost: Cost, after: Nodes) -> Nodes:
         return self.builder.compute(name, cost, after, sizes=self.costs.attention_sizes())
@@ -435,23 +420,29 @@ class LayerWriter(BlockWriter):
 
     # ---- feed-forward blocks ----
 
-    def _dense(self, where: str, h: Nodes) -> Nodes:
-        h = self.gather(f"gather2.{where}", h)
-        h = self.linear("up", where, h)
-        h = self._activation(f"act.{where}", h, self.costs.tokens)
-        h = self.linear("down", where, h)
-        return self.total(f"sum2.{where}", h)
+    def _dense(self, where: str, h: Nodes, shared: int = 0) -> Nodes:
+        """Write a dense block, or that of ``shared`` experts, whose sum the routed ones may do."""
+        prefix, block = ("shared_", "_shared") if shared else ("", "2")
+        h = self.gather(f"gather{block}.{where}", h)
+        h = self.linear(f"{prefix}up", where, h)
+        h = self._activation(f"{prefix}act.{where}", h, self.costs.tokens * max(shared, 1))
+        h = self.linear(f"{prefix}down", where, h)
+        return h if shared and not self.sharded else self.total(f"sum{block}.{where}", h)
 
-    def _dense_back(self, where: str, dy: Nodes) -> BackwardOutputs:
-        h = self.gather(f"gather2.{where}", dy)
-        h, down_dw = self.linear_back("down", where, h)
-        h = self._activation(f"act.{where}", h, self.costs.tokens, tensors=2)
-        h, up_dw = self.linear_back("up", where, h, self.stream("2"))
+    def _dense_back(self, where: str, dy: Nodes, shared: int = 0) -> BackwardOutputs:
+        prefix, block = ("shared_", "_shared") if shared else ("", "2")
+        h = self.gather(f"gather{block}.{where}", dy)
+        h, down_dw = self.linear_back(f"{prefix}down", where, h)
+        tokens = self.costs.tokens * max(shared, 1)
+        h = self._activation(f"{prefix}act.{where}", h, tokens, tensors=2)
+        read = replace(self.stream(block), summed=self.sharded or not shared)
+        h, up_dw = self.linear_back(f"{prefix}up", where, h, read)
         return BackwardOutputs(h, (*down_dw, *up_dw))
 
     def _mixture(self, where: str, h: Nodes) -> Nodes:
         costs, split = self.costs, self.costs.plan.expert_sharers > 1
-        shared = self._shared(where, h)
+        count = costs.shape.shared_experts
+        shared = self._dense(where, h, count) if count else ()
         h = self.linear("router", where, h)
         h = self._exchange(f"dispatch.{where}", h)
         if split:
@@ -468,7 +459,8 @@ class LayerWriter(BlockWriter):
     def _mixture_back(self, where: str, dy: Nodes) -> BackwardOutputs:
         costs, split = self.costs, self.costs.plan.expert_sharers > 1
         dy = self._mix(f"mix.{where}", dy)
-        shared = self._shared_back(where, dy)
+        count = costs.shape.shared_experts
+        shared = self._dense_back(where, dy, count) if count else BackwardOutputs((), ())
         h = self._exchange(f"combine.{where}", dy)
         if split:
             h = self.gather(f"gather2.{where}", h, costs.routed_stream)
@@ -484,29 +476,6 @@ class LayerWriter(BlockWriter):
         h, router_dw = self.linear_back("router", where, h)
         return BackwardOutputs(h, (*router_dw, *shared.dense), (*down_dw, *up_dw))
 
-    def _shared(self, where: str, h: Nodes) -> Nodes:
-        costs = self.costs
-        if not costs.shape.shared_experts:
-            return ()
-        h = self.gather(f"gather_shared.{where}", h)
-        h = self.linear("shared_up", where, h)
-        h = self._activation(f"shared_act.{where}", h, costs.tokens * costs.shape.shared_experts)
-        h = self.linear("shared_down", where, h)
-        return self.total(f"sum_shared.{where}", h) if self.sharded else h
-
-    def _shared_back(self, where: str, dy: Nodes) -> BackwardOutputs:
-        """Write the backward pass of the shared experts; the routed ones may share its sum."""
-        costs = self.costs
-        if not costs.shape.shared_experts:
-            return BackwardOutputs((), ())
-        h = self.gather(f"gather_shared.{where}", dy)
-        h, down_dw = self.linear_back("shared_down", where, h)
-        count = costs.tokens * costs.shape.shared_experts
-        h = self._activation(f"shared_act.{where}", h, count, tensors=2)
-        read = replace(self.stream("_shared"), summed=self.sharded)
-        h, up_dw = self.linear_back("shared_up", where, h, read)
-        return BackwardOutputs(h, (*down_dw, *up_dw))
-
     def _mix(self, name: str, after: Nodes) -> Nodes:
         shape = self.costs.shape
         copies = shape.experts_per_token + (shape.shared_experts > 0)
@@ -514,10 +483,8 @@ class LayerWriter(BlockWriter):
         return self.builder.compute(name, cost, after)
 
     def _exchange(self, name: str, after: Nodes) -> Nodes:
-        if self.costs.plan.expert == 1:
-            return after
         size, kind = self.costs.routed_stream, CollectiveType.ALL_TO_ALL
-        return self.builder.collective(name, kind, "expert", size, after)
+        return self.collective(name, kind, "expert", size, after)
 
     def _activation(
         self, name: str, after: Nodes, tokens: int, tensors: int = 1, of_experts: bool = False

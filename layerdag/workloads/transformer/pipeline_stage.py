@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import final
 
 from layerdag.hardware.collectives import CollectiveType
@@ -33,18 +32,19 @@ class EndsWriter(BlockWriter):
 
     def enter_back(self, where: str, dy: Nodes) -> Nodes:
         """Write the gradients of embeddings; nobody needs those of tokens and pixels."""
-        return self.gradient(partial(self._embedding_back, where, dy))
-
-    def _embedding_back(self, where: str, dy: Nodes) -> Nodes:
         builder, costs = self.builder, self.costs
-        if costs.shape.image is None:
-            dy = self.gather(f"gather.embedding.{where}", dy)
-            return builder.compute(f"embedding.{where}", costs.embedding(), dy)
-        cost = costs.product(costs.products["patches"], "weight")
-        made = builder.compute(f"mm.patches.{where}.dw", cost, dy)
-        if costs.condition_bytes:
-            made = builder.compute(f"mm.condition.{where}.dw", costs.condition_back(), made)
-        return made
+
+        def write() -> Nodes:
+            if costs.shape.image is None:
+                whole = self.gather(f"gather.embedding.{where}", dy)
+                return builder.compute(f"embedding.{where}", costs.embedding(), whole)
+            cost = costs.product(costs.products["patches"], "weight")
+            made = builder.compute(f"mm.patches.{where}.dw", cost, dy)
+            if costs.condition_bytes:
+                made = builder.compute(f"mm.condition.{where}.dw", costs.condition_back(), made)
+            return made
+
+        return self.gradient(write)
 
     # ---- after the layers ----
 
@@ -75,9 +75,8 @@ class EndsWriter(BlockWriter):
         """Write the gather of outputs, and the choice of the next token where words are made."""
         costs, builder, tensor = self.costs, self.builder, self.costs.plan.tensor
         width = costs.products["logits"].outputs
-        if tensor > 1:
-            size, kind = costs.head_tokens * width * costs.number, CollectiveType.ALL_GATHER
-            logits = builder.collective(f"gather_logits.{where}", kind, "tensor", size, logits)
+        size, kind = costs.head_tokens * width * costs.number, CollectiveType.ALL_GATHER
+        logits = self.collective(f"gather_logits.{where}", kind, "tensor", size, logits)
         if costs.shape.image:
             return logits
         cost = costs.elementwise(costs.sequences, width * tensor, 1)
@@ -97,16 +96,11 @@ class EndsWriter(BlockWriter):
 
 @dataclass(frozen=True)
 class Message:
-    """A part of the cache, or of sampled tokens, between two ranks.
+    """A part of the cache, or of sampled tokens, between two ranks."""
 
-    Attributes:
-        slot: Number of the other rank among those that this rank exchanges the cache with.
-        tag: Unique between the two ranks.
-    """
-
-    slot: int
-    size: int
-    tag: int
+    slot: int  # number of the other rank among those that this rank exchanges the cache with
+    size: int  # bytes
+    tag: int  # unique between the two ranks
 
 
 @final
@@ -114,11 +108,8 @@ class Message:
 class Transfer:
     """Messages that the ranks of a class send, or receive, by (layer, micro-batch).
 
-    The layer after the last one represents the tokens that prefill samples.
-
-    Attributes:
-        sent: Messages that leave when a layer is computed.
-        received: Messages that the first decoded token waits for.
+    They are sent when a layer is computed; the first decoded token waits for those received. The
+    layer after the last one represents the tokens that prefill samples.
     """
 
     sent: Mapping[tuple[int, int], tuple[Message, ...]] = field(default_factory=dict)
@@ -146,28 +137,13 @@ def stage_trace(costs: Costs, stage: int, transfer: Transfer | None = None) -> T
 
 @dataclass(frozen=True)
 class _Bucket:
-    """Gradients that are summed together: of a layer, of the embedding, or of the head.
-
-    Attributes:
-        role: Ranks that hold the same weights.
-        members: How many these are.
-        ready: Nodes that make the gradients of the latest micro-batch.
-    """
+    """Gradients that are summed together: of a layer, of the embedding, or of the head."""
 
     name: str
-    role: str
-    members: int
+    role: str  # of the ranks that hold the same weights
+    members: int  # how many these are
     parameters: int
-    ready: list[int] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class DeferredGradients:
-    """Gradients of the weights of a bucket that a later pass writes."""
-
-    bucket: str
-    writers: list[Callable[[], Nodes]]
-    made: Nodes
+    ready: list[int] = field(default_factory=list)  # makes those of the latest micro-batch
 
 
 class _StageWriter:
@@ -183,7 +159,8 @@ class _StageWriter:
         self._buckets = {bucket.name: bucket for bucket in self._all_buckets()}
         self._transfer = transfer
         self._loss: dict[int, Nodes] = {}
-        self._late: dict[int, list[DeferredGradients]] = {}
+        # By micro-batch: bucket, what writes gradients later, what has made others.
+        self._late: dict[int, list[tuple[str, list[Callable[[], Nodes]], Nodes]]] = {}
 
     def written(self) -> Trace:
         """Return the trace."""
@@ -243,16 +220,16 @@ class _StageWriter:
         deferred = self._ends.deferred
         writers = [write for weights, write in deferred if weights == kind]
         deferred[:] = [late for late in deferred if late[0] != kind]
-        self._late.setdefault(micro_batch, []).append(DeferredGradients(name, writers, nodes))
+        self._late.setdefault(micro_batch, []).append((name, writers, nodes))
 
     def _gradients(self, task: Task) -> None:
-        for late in self._late.pop(task.micro_batch):
-            made: list[int] = []
-            for write in late.writers:
+        for bucket, writers, nodes in self._late.pop(task.micro_batch):
+            made = list(nodes)
+            for write in writers:
                 # None runs before its turn, although its inputs are there.
                 self._builder.begin_task()
                 made += write()
-            self._sum(late.bucket, task.micro_batch, (*late.made, *made))
+            self._sum(bucket, task.micro_batch, tuple(made))
 
     def _sum(self, name: str, micro_batch: int, nodes: Nodes) -> None:
         """Sum gradients where their sum is due.
