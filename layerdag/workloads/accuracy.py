@@ -38,10 +38,8 @@ PUBLIC_STEPS = Path(__file__).with_name("public_steps.csv")
 class ErrorFigures:
     """Errors of predictions, |predicted / measured - 1|.
 
-    Attributes:
-        bias: Median of predicted / measured - 1: above 0 where steps are predicted too long.
-        tau: Kendall's tau of measured and predicted figures; None of fewer than three rows, or
-            where one of them does not vary.
+    ``bias`` is the median of predicted / measured - 1, ``tau`` Kendall's of measured and predicted
+    figures: None of fewer than three rows, or where one of them does not vary.
     """
 
     median: float
@@ -52,16 +50,13 @@ class ErrorFigures:
 
 @dataclass(frozen=True)
 class GroupAccuracy:
-    """Errors of the rows of one group.
+    """Errors of the rows of one group, which has a value of each key.
 
     Attributes:
-        group: The value of each key.
-        step: Errors of the step time, with tau of tokens/s.
-        tau_mfu: Kendall's tau of model FLOPs utilization.
-        constant_mfu: Errors of one utilization for all rows.
-        sheet: Errors of the data sheet: the model's operations at the peak rate.
-        low: Median error that a tenth of the draws were below; None without draws.
-        high: Median error that a tenth of the draws were above.
+        step: Of the step time, with tau of tokens/s.
+        constant_mfu: Of one model FLOPs utilization for all rows.
+        sheet: Of the data sheet: the model's operations at the peak rate.
+        low: Median error that a tenth of the draws were below, as ``high`` above; None without.
     """
 
     group: dict[str, str]
@@ -246,12 +241,12 @@ def _group(
     return GroupAccuracy(
         group={key: _KEYS[key](part.steps[0]) for key in keys},
         rows=len(members),
-        step=_errors(made, part.seconds, tokens / made, tokens / part.seconds),
+        step=_errors(made, part.seconds, _tau(tokens / made, tokens / part.seconds)),
         tau_mfu=_tau(operations / made / peaks, reached),
         constant_mfu=_errors(operations / peaks / constant, part.seconds),
         sheet=_errors(operations / peaks, part.seconds),
         memory_rows=len(measured),
-        memory=_errors(held, measured, held, measured) if len(measured) else None,
+        memory=_errors(held, measured, _tau(held, measured)) if len(measured) else None,
     )
 
 
@@ -284,18 +279,10 @@ def _held(step: MeasuredStep) -> float:
     return peak.reserved(step.sheet.memory_gib) / 2**30
 
 
-def _errors(
-    predicted: np.ndarray,
-    measured: np.ndarray,
-    ordered: np.ndarray | None = None,
-    truly: np.ndarray | None = None,
-) -> ErrorFigures:
+def _errors(predicted: np.ndarray, measured: np.ndarray, tau: float | None = None) -> ErrorFigures:
     off = predicted / measured - 1
-    tau = None if ordered is None or truly is None else _tau(ordered, truly)
-    return ErrorFigures(
-        float(np.median(np.abs(off))), float(np.quantile(np.abs(off), 0.9)),
-        float(np.median(off)), tau,
-    )  # fmt: skip
+    median, p90 = np.median(np.abs(off)), np.quantile(np.abs(off), 0.9)
+    return ErrorFigures(float(median), float(p90), float(np.median(off)), tau)
 
 
 def _tau(first: np.ndarray, second: np.ndarray) -> float | None:
@@ -342,7 +329,6 @@ def _drawn(
         for members in _members(rows.steps, ("source", "device")):
             fitting = [row for row in members if row in set(drawn.tolist())] or members
             constant[members] = np.median(reached[fitting])
-        predicted[drawn] = np.nan
         predicted[open_R if refit else drawn] = np.nan
         made.append(predicted)
         constants.append(constant)
@@ -363,11 +349,10 @@ def _drawn(
         middle = np.array([np.nanmedian(made_DR[:, r]) if judged_R[r] else np.nan
                            for r in range(len(rows.steps))])  # fmt: skip
     note = f"{draws} draws of {count} rows for each device and software calibrate; the others are "
-    note += "judged"
     if refit:
-        note += ", shares fitted anew to the half of the plans from which rows are drawn"
+        note += "judged, shares fitted anew to the half of the plans from which rows are drawn"
     else:
-        note += "; the shipped shares were fitted to the public rows"
+        note += "judged; the shipped shares were fitted to the public rows"
     kept_rows = rows.take(np.flatnonzero(judged_R))
     return Accuracy(
         tuple(groups), _predictions(kept_rows, middle[judged_R]), table.left_out, (*notes, note),

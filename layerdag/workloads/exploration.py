@@ -5,7 +5,7 @@ import itertools
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -43,16 +43,8 @@ class Point:
     job: SymbolicJob
 
 
-@dataclass(frozen=True)
-class StudyPoints:
-    """The plans that split a model over a cluster, and how many do not, by the reason."""
-
-    possible: tuple[Point, ...]
-    left_out: dict[str, int]
-
-
-def points_of(study: Study) -> StudyPoints:
-    """Return every plan of the study on every cluster, each once.
+def points_of(study: Study) -> tuple[list[Point], dict[str, int]]:
+    """Return every plan of the study on every cluster once, and how many cannot be, by the reason.
 
     Raises:
         ConfigError: If these are more than are tried.
@@ -73,7 +65,7 @@ def points_of(study: Study) -> StudyPoints:
                 possible.append(Point(name, _job(study, shape, cluster, choice)))
             except ConfigError as error:
                 left_out[str(error)] += 1
-    return StudyPoints(tuple(possible), dict(left_out.most_common()))
+    return possible, dict(left_out.most_common())
 
 
 def _job(
@@ -258,17 +250,13 @@ class Exploration:
 
     def best(self) -> tuple[PlanOutcome, ...]:
         """Return the fastest plan of each model on each cluster, the fastest cluster first."""
-        found: dict[tuple[str, str], PlanOutcome] = {}
-        for outcome in self.simulated:  # ordered by time
-            found.setdefault((outcome.model, outcome.cluster), outcome)
-        return tuple(sorted(found.values(), key=lambda o: (o.model, o.step_s or 0.0)))
+        fastest = _first_of_each(self.simulated)  # they are ordered by time
+        return tuple(sorted(fastest, key=lambda o: (o.model, o.step_s or 0.0)))
 
     def least_memory(self) -> tuple[PlanOutcome, ...]:
         """Return the plan of least memory of each model on each cluster where none fits."""
-        found: dict[tuple[str, str], PlanOutcome] = {}
-        for outcome in sorted(self.outcomes, key=lambda o: o.memory_gib):
-            found.setdefault((outcome.model, outcome.cluster), outcome)
-        return tuple(outcome for outcome in found.values() if not outcome.fits)
+        smallest = _first_of_each(sorted(self.outcomes, key=lambda o: o.memory_gib))
+        return tuple(outcome for outcome in smallest if not outcome.fits)
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -297,9 +285,8 @@ class Exploration:
     @property
     def notes(self) -> tuple[Note, ...]:
         """Parts of the models' files that were not understood."""
-        shapes = self.study.models
-        length = self.study.step.sequence
-        beyond = (note for shape in shapes for note in shape.beyond_positions(length))
+        shapes, length = self.study.models, self.study.step.sequence
+        beyond = [note for shape in shapes for note in shape.beyond_positions(length)]
         return merge_notes([*(note for shape in shapes for note in shape.notes), *beyond])
 
     def pareto_front(self) -> tuple[PlanOutcome, ...]:
@@ -312,10 +299,9 @@ class Exploration:
         front: list[PlanOutcome] = []
         for name in dict.fromkeys(outcome.model for outcome in self.simulated):
             least = math.inf
-            mine = [(outcome.second_figure(priced), outcome) for outcome in self.simulated]
-            mine = [(second, outcome) for second, outcome in mine if outcome.model == name]
-            for second, outcome in sorted(mine, key=lambda pair: (pair[1].step_s, pair[0])):
-                if second < least:
+            mine = [(o.step_s, o.second_figure(priced), o) for o in self.simulated]
+            for _, second, outcome in sorted(mine, key=lambda each: each[:2]):
+                if outcome.model == name and second < least:
                     least = second
                     front.append(outcome)
         return tuple(front)
@@ -361,20 +347,27 @@ def explore(
         study = read_study(study)
     if processes < 1:
         raise UsageError(f"processes is {processes}; it must be at least 1.")
-    points = points_of(study)
-    if not points.possible:
-        reason, count = next(iter(points.left_out.items()))
+    points, left_out = points_of(study)
+    if not points:
+        reason, count = next(iter(left_out.items()))
         raise UsageError(f"No plan of the study can be used; of {count:,} the reason is: {reason}")
     record = Journal(journal, PlanOutcome) if journal is not None else None
     kept = record.read() if record else {}
-    work = [
-        (p, study.clusters[p.cluster], _key(p, study.clusters[p.cluster])) for p in points.possible
-    ]
+    placed = ((point, study.clusters[point.cluster]) for point in points)
+    work = [(point, cluster, _key(point, cluster)) for point, cluster in placed]
     known = [kept[key] for _, _, key in work if key in kept]
     todo = [one for one in work if one[2] not in kept]
     outcomes = itertools.chain(known, _simulated(todo, processes, record))
     ordered = sorted(track(outcomes, "simulating", total=len(work)), key=_order)
-    return Exploration(study, tuple(ordered), points.left_out, len(known))
+    return Exploration(study, tuple(ordered), left_out, len(known))
+
+
+def _first_of_each(outcomes: Iterable[PlanOutcome]) -> Iterable[PlanOutcome]:
+    """Return the first outcome of each model on each cluster."""
+    found: dict[tuple[str, str], PlanOutcome] = {}
+    for outcome in outcomes:
+        found.setdefault((outcome.model, outcome.cluster), outcome)
+    return found.values()
 
 
 def _order(outcome: PlanOutcome) -> tuple[Any, ...]:

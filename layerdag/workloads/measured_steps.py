@@ -50,30 +50,20 @@ MAX_ROWS = 100_000
 
 @dataclass(frozen=True)
 class MeasuredStep:
-    """A row whose job is known.
-
-    Attributes:
-        software: What trained: names a row of the shipped shares.
-        node: Devices that share the fast link.
-        eager: Whether element-wise operators were kernels of their own.
-        asynchronous: Whether products hid tensor-parallel sums.
-        memory_gib: Measured peak memory of the fullest rank, None if unknown.
-        memory_kind: "reserved" or "allocated", "" if unknown.
-        assumed: Columns that were empty and got the value of a usual run.
-    """
+    """A row whose job is known."""
 
     source: str
     row: str
-    software: str
+    software: str  # what trained: names a row of the shipped shares
     sheet: DataSheet
-    node: int
+    node: int  # devices that share the fast link
     job: SymbolicJob
-    eager: bool
-    asynchronous: bool
+    eager: bool  # whether element-wise operators were kernels of their own
+    asynchronous: bool  # whether products hid tensor-parallel sums
     step_s: float
-    memory_gib: float | None
-    memory_kind: str
-    assumed: tuple[str, ...]
+    memory_gib: float | None  # peak of the fullest rank, None if unknown
+    memory_kind: str  # "reserved" or "allocated", "" if unknown
+    assumed: tuple[str, ...]  # columns that were empty and got the value of a usual run
 
 
 @dataclass(frozen=True)
@@ -104,9 +94,8 @@ def read_steps(path: str | Path) -> StepTable:
     table = read_table(path, _REQUIRED, error=UsageError)
     if not table.cells or len(table.cells) > MAX_ROWS:
         raise UsageError(f"{path}: has {len(table.cells):,} rows; 1 to {MAX_ROWS:,} are read.")
-    unknown = tuple(
-        f"'{name}'{did_you_mean(name, COLUMNS)}" for name in table.names if name not in COLUMNS
-    )
+    strange = (name for name in table.names if name not in COLUMNS)
+    unknown = tuple(f"'{name}'{did_you_mean(name, COLUMNS)}" for name in strange)
     steps, left_out = [], []
     for number, cells in table.rows():
         name = cells.get("row") or f"line {number}"

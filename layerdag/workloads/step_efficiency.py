@@ -19,40 +19,28 @@ import numpy as np
 from layerdag.errors import ConfigError, UsageError
 from layerdag.hardware.devices import DATA_SHEETS, DataSheet
 from layerdag.runtime.files import write_text
-from layerdag.runtime.json_shape import (
-    found_value,
-    parse_json,
-    require_known,
-    require_shape,
-)
+from layerdag.runtime.json_shape import found_value, parse_json, require_known, require_shape
 from layerdag.runtime.reading import read_whole
 from layerdag.workloads.measured_steps import MeasuredStep
 from layerdag.workloads.transformer.step_time import (
     StepDemand,
     StepEfficiency,
     stacked,
-    stacked_sheets,
     step_demand,
     step_time,
+    taken,
 )
 
 
 @dataclass(frozen=True)
 class _Spread:
-    """Prior of a share: a usual value, and standard deviations of its logarithm.
-
-    Attributes:
-        common: Of what all devices have in common, around ``value``.
-        device: Of a device around that.
-        software: Of a software around that.
-        calibrated: Of a machine around device and software.
-    """
+    """Prior of a share: a usual value, and standard deviations of its logarithm."""
 
     value: float
-    common: float
-    device: float = 0.0
-    software: float = 0.0
-    calibrated: float = 0.0
+    common: float  # of what all devices have in common, around ``value``
+    device: float = 0.0  # of a device around that
+    software: float = 0.0  # of a software around that
+    calibrated: float = 0.0  # of a machine around device and software
 
 
 _SPREADS = {
@@ -93,10 +81,8 @@ MAX_SHARES_BYTES = 4 << 20
 class FittedEfficiency:
     """StepEfficiency by device and software.
 
-    Attributes:
-        devices: Factors of a device, by its name; 1 where a share is not named.
-        software: Factors of what trains, by its name.
-        machines: Factors that calibration found for a device and software, "device|software".
+    Factors of devices, of software, and of what calibration found for both ("device|software") are
+    by their names; 1 where a share is not named.
     """
 
     common: Mapping[str, float]
@@ -231,18 +217,15 @@ class StackedSteps:
             step_demand(s.job, s.node, eager=s.eager, asynchronous=s.asynchronous) for s in kept
         ]
         seconds = np.array([step.step_s for step in kept])
-        return cls(kept, stacked(demands), stacked_sheets([s.sheet for s in kept]), seconds)
+        return cls(kept, stacked(demands), stacked([s.sheet for s in kept]), seconds)
 
     def take(self, rows: Sequence[int] | np.ndarray) -> "StackedSteps":
         """Return some of the steps."""
         index = np.asarray(rows, dtype=np.int64)
-        demand = {f.name: getattr(self.demand, f.name)[index] for f in fields(StepDemand)}
-        numbers = [f.name for f in fields(DataSheet) if f.name not in ("name", "generation")]
-        sheet = {name: getattr(self.sheet, name)[index] for name in numbers}
         return StackedSteps(
             tuple(self.steps[row] for row in index.tolist()),
-            StepDemand(**demand),
-            replace(self.sheet, **sheet),
+            taken(self.demand, index),
+            taken(self.sheet, index),
             self.seconds[index],
         )
 
@@ -259,13 +242,11 @@ def calibrated(shares: FittedEfficiency, rows: StackedSteps) -> FittedEfficiency
     Rows of one device and software move the factors of that machine alone, and each factor no
     further than its spread and the rows allow.
     """
-    machines = dict(shares.machines)
     groups: dict[str, list[int]] = {}
     for number, step in enumerate(rows.steps):
         groups.setdefault(f"{step.sheet.name}|{step.software}", []).append(number)
-    for name, numbers in groups.items():
-        machines[name] = _fit_machine(shares, rows.take(numbers))
-    return replace(shares, machines=machines)
+    fitted = {name: _fit_machine(shares, rows.take(numbers)) for name, numbers in groups.items()}
+    return replace(shares, machines={**shares.machines, **fitted})
 
 
 def _fit_machine(shares: FittedEfficiency, rows: StackedSteps) -> dict[str, float]:
@@ -297,10 +278,7 @@ def _robust(residual: np.ndarray) -> np.ndarray:
 
 
 def _least_squares(residuals: Callable[[np.ndarray], np.ndarray], start: np.ndarray) -> np.ndarray:
-    """Return where the sum of squared residuals is least.
-
-    ``residuals`` takes a point, or an array of points along the last dimension.
-    """
+    """Return where the sum of squared residuals, of points along the last dimension, is least."""
     from scipy.optimize import least_squares
 
     def slopes(x: np.ndarray) -> np.ndarray:

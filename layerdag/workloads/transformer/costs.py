@@ -31,21 +31,13 @@ ADAM = 12
 
 @dataclass(frozen=True)
 class Linear:
-    """A linear layer as one rank computes it for a micro-batch.
+    """A linear layer as one rank computes it for a micro-batch."""
 
-    Attributes:
-        inputs: Columns of its input here.
-        outputs: Columns of its output here.
-        tokens: Tokens that it is applied to.
-        copies: How many of them (experts of this rank) share the tokens evenly.
-        experts: Experts of all ranks, of which it is one; 0 for a dense layer.
-    """
-
-    inputs: int
-    outputs: int
+    inputs: int  # columns of its input here
+    outputs: int  # columns of its output here
     tokens: int
-    copies: int = 1
-    experts: int = 0
+    copies: int = 1  # how many of them (experts of this rank) share the tokens evenly
+    experts: int = 0  # experts of all ranks, of which it is one; 0 for a dense layer
 
     @property
     def matrix(self) -> int:
@@ -373,14 +365,10 @@ class Costs:
 
 @dataclass(frozen=True)
 class RankMemory:
-    """Peak memory of one rank in bytes, by what it holds.
-
-    Attributes:
-        gathered: Weights of two layers, gathered for the time of their use (ZeRO 3).
-    """
+    """Peak memory of one rank in bytes, by what it holds."""
 
     weights: int
-    gathered: int
+    gathered: int  # weights of two layers, gathered for the time of their use (ZeRO 3)
     gradients: int
     optimizer: int
     activations: int
@@ -415,7 +403,7 @@ def rank_memory(costs: Costs, stage: int) -> RankMemory:
         gradients=shared(2) * numbers.gradients if training else 0,
         optimizer=shared(1) * numbers.optimizer if training else 0,
         activations=_kept(costs, stage) if training else _passing(costs),
-        kv_cache=0 if costs.step.phase in ("training", "inference") else _cache(costs, stage),
+        kv_cache=_cache(costs, stage),
     )
 
 
@@ -512,6 +500,8 @@ def _passing(costs: Costs) -> int:
 
 def _cache(costs: Costs, stage: int) -> int:
     shape, plan, step = costs.shape, costs.plan, costs.step
+    if step.phase not in ("prefill", "decode"):
+        return 0
     layers = layers_held(shape.layers, plan, stage)
     grown = step.tokens if step.phase == "decode" else 0
     tokens = step.batch // plan.data * (step.sequence // plan.context + grown)

@@ -144,14 +144,12 @@ class CacheRoutes:
 @final
 @dataclass(frozen=True)
 class DisaggregatedJob:
-    """A batch of prompts that some ranks compute and others continue.
+    """A batch of prompts that some ranks compute and others continue, each with a plan of theirs.
 
     Ranks that prefill come first. The keys and values of a layer are sent as soon as it is
     computed; a decoding rank computes its first token layer by layer as they arrive.
 
     Attributes:
-        prefill: Plan of the ranks that compute prompts.
-        decode: Plan of the ranks that make tokens.
         step: The prompts ("prefill"), with the tokens that are made of each.
         decode_micro_batches: Parts into which a decoding replica cuts its share of the batch.
 
@@ -264,12 +262,13 @@ class DisaggregatedJob:
             for stage in range(costs.plan.pipeline)
             for held in (rank_memory(costs, stage),)
         ]
-        settings = {
-            side: FORMULAS.facts(StepSettings(costs.plan, costs.step))
-            for side, costs in self.sides.items()
-        }
-        figures = [_received_cache(trace) for trace in distinct]
-        messages, moved = zip(*(figures[kind] for kind in class_R), strict=True)
+        sides = self.sides.items()
+        settings = {s: FORMULAS.facts(StepSettings(costs.plan, costs.step)) for s, costs in sides}
+        received = []
+        for trace in distinct:
+            of_text = np.array([text.startswith("recv_kv.") for text in trace.strings])
+            received.append(trace.integers("comm_size")[0][of_text[trace.name_N]].tolist())
+        sizes = [size for kind in class_R for size in received[kind]]
         step = self.step
         elements = step.batch * step.sequence * self.shape.layers * self.shape.cached_width
         return {
@@ -282,20 +281,13 @@ class DisaggregatedJob:
             **job_figures(distinct, counts),
             "tokens": step.batch * (step.sequence + step.tokens),
             "transfer": {
-                "messages": sum(messages),
-                "bytes": sum(moved),
+                "messages": len(sizes),
+                "bytes": sum(sizes),
                 "cache_bytes": elements * step.numbers.weights,
             },
             "memory": memory,
             "peak_memory": max(entry["total"] for entry in memory),
         }
-
-
-def _received_cache(trace: Trace) -> tuple[int, int]:
-    size_N, _ = trace.integers("comm_size")
-    of_text = np.array([text.startswith("recv_kv.") for text in trace.strings])
-    sizes = size_N[of_text[trace.name_N]].tolist()
-    return len(sizes), sum(sizes)
 
 
 def disaggregated_job(name: str | Path | ModelShape, **settings: Any) -> DisaggregatedJob:

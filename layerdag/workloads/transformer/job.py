@@ -95,9 +95,7 @@ class SymbolicJob:
 def job_figures(traces: tuple[Trace, ...], ranks: int | Sequence[int]) -> dict[str, Any]:
     """Return nodes, operations, bytes and communication of a job.
 
-    Args:
-        traces: Each distinct trace once.
-        ranks: How many ranks have each of them; one number for all, or one for each.
+    So many ``ranks`` have each of the distinct traces: one number for all, or one for each.
     """
     counts = [ranks] * len(traces) if isinstance(ranks, int) else list(ranks)
     figures = dict.fromkeys(("nodes", "flops", "matrix_flops", "bytes"), 0)

@@ -33,19 +33,14 @@ blocks that it caches."""
 
 @dataclass(frozen=True)
 class PeakMemory:
-    """Peak memory of the fullest rank in bytes, by what it holds.
+    """Peak memory of the fullest rank in bytes, by what it holds."""
 
-    Attributes:
-        parameters: Weights that the rank keeps, with a copy in 32 bits where it has one.
-        again: What the layer holds that is computed again, or whose gradients are computed.
-    """
-
-    parameters: int
+    parameters: int  # that the rank keeps, with a copy in 32 bits where it has one
     gathered: int
     gradients: int
     optimizer: int
     activations: int
-    again: int
+    again: int  # of the layer that is computed again, or whose gradients are computed
     logits: int
 
     @property
@@ -85,7 +80,6 @@ def stage_memory(costs: Costs, stage: int, eager: bool = False) -> PeakMemory:
     activations = _kept(costs, stage, 1.0 if eager else _FUSED)
     # In addition, the input of the output layer, of all tensor ranks, and its gradient.
     logits = _LOGIT_BYTES * costs.head_tokens * costs.products["logits"].outputs + 2 * costs.stream
-    last = stage == plan.pipeline - 1
     largest = max(costs.layer_dense + costs.layer_experts, costs.of_layer(0).layer_dense)
     several = plan.replicas > 1
     if plan.zero >= 2 and several:  # FSDP: all in 32 bits, a shard; products read a gathered copy
@@ -106,7 +100,7 @@ def stage_memory(costs: Costs, stage: int, eager: bool = False) -> PeakMemory:
         optimizer=optimizer,
         activations=activations,
         again=_again(costs),
-        logits=logits if last else 0,
+        logits=logits if stage == plan.pipeline - 1 else 0,
     )
 
 

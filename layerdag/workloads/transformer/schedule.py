@@ -12,12 +12,10 @@ Pass = Literal["forward", "backward", "weights"]
 
 @dataclass(frozen=True)
 class Task:
-    """One pass of one micro-batch through the layers of one chunk of a stage.
+    """One pass of a micro-batch through the layers of one chunk (virtual stage) of a stage.
 
-    Attributes:
-        kind: "forward", "backward", or "weights": the gradients of weights, where the schedule
-            splits them from the backward pass, which is then the gradients of inputs only.
-        chunk: Which of the virtual stages of this stage.
+    The pass "weights" makes the gradients of weights where the schedule splits them from the
+    backward pass, which is then the gradients of inputs only.
     """
 
     micro_batch: int

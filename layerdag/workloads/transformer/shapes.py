@@ -1,6 +1,6 @@
 """The sizes of a transformer, and public models by name."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -207,60 +207,43 @@ class ModelShape:
                     f"model {self.name}: {each.name} is {value!r:.60}; it must be a whole number "
                     f"of at least {least} and at most {MAX_SIZE:,}."
                 )
-        if (self.norm == "adaptive") != bool(self.image and self.image.labels):
-            raise ConfigError(
-                f"model {self.name}: adaptive norms need an image with labels to adapt to, and the "
-                "other way round."
-            )
-        self._check_mixture()
-        if self.latent:
-            self._check_latent()
-        elif not self.head_size and self.hidden % self.heads:
-            raise ConfigError(
-                f"model {self.name}: {self.heads} heads do not divide the width {self.hidden}; "
-                "give head_size."
-            )
-        if self.heads % self.key_heads:
-            raise ConfigError(
-                f"model {self.name}: {self.heads} query heads are no multiple of {self.key_heads} "
-                "key heads."
-            )
+        fault = next(self._faults(), None)
+        if fault:
+            raise ConfigError(f"model {self.name}: {fault}.")
 
-    def _check_mixture(self) -> None:
-        if bool(self.experts) != bool(self.experts_per_token) or (
-            self.experts_per_token > self.experts
-        ):
-            raise ConfigError(
-                f"model {self.name}: {self.experts_per_token} of {self.experts} experts a token "
-                "make no mixture; give both numbers, or neither."
+    def _faults(self) -> Iterator[str]:
+        if (self.norm == "adaptive") != bool(self.image and self.image.labels):
+            yield "adaptive norms need an image with labels to adapt to, and the other way round"
+        experts, chosen = self.experts, self.experts_per_token
+        if bool(experts) != bool(chosen) or chosen > experts:
+            yield (
+                f"{chosen} of {experts} experts a token make no mixture; give both numbers, or "
+                "neither"
             )
-        if not self.experts and (self.shared_experts or self.dense_layers or self.router_bias):
-            raise ConfigError(
-                f"model {self.name}: shared_experts, dense_layers and router_bias belong to a "
-                "mixture; give experts, or leave them out."
+        if not experts and (self.shared_experts or self.dense_layers or self.router_bias):
+            yield (
+                "shared_experts, dense_layers and router_bias belong to a mixture; give experts, "
+                "or leave them out"
             )
         if bool(self.dense_layers) != bool(self.dense_feed_forward):
-            raise ConfigError(
-                f"model {self.name}: {self.dense_layers} dense layers of inner width "
-                f"{self.dense_feed_forward}; give both numbers, or neither."
+            yield (
+                f"{self.dense_layers} dense layers of inner width {self.dense_feed_forward}; give "
+                "both numbers, or neither"
             )
         if self.dense_layers > self.layers:
-            raise ConfigError(
-                f"model {self.name}: {self.dense_layers} dense layers are more than all of its "
-                f"{self.layers} layers."
+            yield f"{self.dense_layers} dense layers are more than all of its {self.layers} layers"
+        own = self.kv_heads in (0, self.heads) and not (self.head_size or self.qk_norm)
+        if self.latent and (not own or self.image):
+            yield (
+                "latent attention has widths of its own and reads text; leave kv_heads, head_size, "
+                "qk_norm and image out"
             )
-
-    def _check_latent(self) -> None:
-        if self.kv_heads not in (0, self.heads) or self.head_size or self.qk_norm or self.image:
-            raise ConfigError(
-                f"model {self.name}: latent attention has widths of its own and reads text; leave "
-                "kv_heads, head_size, qk_norm and image out."
-            )
-        if self.biases != "none":
-            raise ConfigError(
-                f"model {self.name}: latent attention is known without biases; set biases to "
-                "'none'."
-            )
+        if self.latent and self.biases != "none":
+            yield "latent attention is known without biases; set biases to 'none'"
+        if not self.latent and not self.head_size and self.hidden % self.heads:
+            yield f"{self.heads} heads do not divide the width {self.hidden}; give head_size"
+        if self.heads % self.key_heads:
+            yield f"{self.heads} query heads are no multiple of {self.key_heads} key heads"
 
     @property
     def key_heads(self) -> int:

@@ -8,8 +8,9 @@ simulated, so that a plan costs microseconds; ``simulate`` has the order of ever
 All numbers may be arrays over many steps, so that shares are fitted to all of them at once.
 """
 
-from dataclasses import dataclass, fields
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -28,124 +29,77 @@ FORMATS = ("", "fp8", "mxfp8", "nvfp4")
 
 @dataclass(frozen=True)
 class StepDemand:
-    """Demand of a training step on a rank of the fullest stage, per micro-batch where it applies.
+    """What a training step asks of a rank of the fullest stage, most of it per micro-batch."""
 
-    Attributes:
-        products: Operations of the layers' matrix products, all passes.
-        outputs: Twice the numbers that these products make: what they start and finish costs as
-            much as so many operations times ``StepEfficiency.tile``.
-        head_products: Operations of the output layer, in 16 bits.
-        head_outputs: Twice the numbers that it makes.
-        attention: Operations of attention, causal ones counted half.
-        moved: Bytes that norms, activations, sums and the like read and write.
-        moved_by_experts: The same around experts: copies, permutations, activations.
-        moved_by_casts: Numbers that are cast to the format of the products.
-        moved_by_head: Bytes of the logits and their gradients.
-        dense_layers: Layers of the stage without a mixture.
-        mixture_layers: Its layers with one.
-        tensor_bytes: Bytes that a rank sends to tensor ranks.
-        context_bytes: Bytes that it sends to context ranks.
-        expert_bytes: Bytes that it sends to expert ranks.
-        passed_bytes: Bytes that it sends to the next and the previous stage.
-        weight_bytes: Bytes of the rank's dense weights that other ranks share.
-        expert_weight_bytes: Bytes of its experts that other ranks share.
-        replicas: Ranks that hold the same dense weights.
-        expert_replicas: Ranks that hold the same experts.
-        parameters: Parameters that the rank updates.
-        bubble: Idle share of the pipeline, of the time that it works.
-        node: Devices that share the fast link.
-        eager: 1 where element-wise operators are not compiled into one another, else 0.
-        asynchronous: 1 where the products of a block hide its tensor-parallel sums, else 0.
-    """
-
-    products: Number
+    products: Number  # operations of the layers' matrix products, all passes
+    # Twice the numbers that these products make: what they start and finish costs as much as so
+    # many operations times ``StepEfficiency.tile``
     outputs: Number
-    head_products: Number
-    head_outputs: Number
-    attention: Number
-    moved: Number
-    moved_by_experts: Number
-    moved_by_casts: Number
-    moved_by_head: Number
+    head_products: Number  # operations of the output layer, in 16 bits
+    head_outputs: Number  # twice the numbers that it makes
+    attention: Number  # operations of attention, causal ones counted half
+    moved: Number  # bytes that norms, activations, sums and the like read and write
+    moved_by_experts: Number  # the same around experts: copies, permutations, activations
+    moved_by_casts: Number  # numbers that are cast to the format of the products
+    moved_by_head: Number  # bytes of the logits and their gradients
     format: Number
-    dense_layers: Number
-    mixture_layers: Number
-    tensor_bytes: Number
-    context_bytes: Number
-    expert_bytes: Number
-    passed_bytes: Number
-    weight_bytes: Number
-    expert_weight_bytes: Number
-    replicas: Number
-    expert_replicas: Number
+    dense_layers: Number  # layers of the stage without a mixture
+    mixture_layers: Number  # its layers with one
+    tensor_bytes: Number  # bytes that a rank sends to tensor ranks
+    context_bytes: Number  # bytes that it sends to context ranks
+    expert_bytes: Number  # bytes that it sends to expert ranks
+    passed_bytes: Number  # bytes that it sends to the next and the previous stage
+    weight_bytes: Number  # bytes of the rank's dense weights that other ranks share
+    expert_weight_bytes: Number  # bytes of its experts that other ranks share
+    replicas: Number  # ranks that hold the same dense weights
+    expert_replicas: Number  # ranks that hold the same experts
     tensor: Number
     context: Number
     expert: Number
     zero: Number
-    parameters: Number
+    parameters: Number  # parameters that the rank updates
     micro_batches: Number
     stages: Number
-    bubble: Number
+    bubble: Number  # idle share of the pipeline, of the time that it works
     devices: Number
-    node: Number
-    eager: Number
-    asynchronous: Number
+    node: Number  # devices that share the fast link
+    eager: Number  # 1 where element-wise operators are not compiled into one another, else 0
+    asynchronous: Number  # 1 where the products of a block hide its tensor-parallel sums, else 0
 
 
 @dataclass(frozen=True)
 class StepEfficiency:
-    """Shares of a data sheet's rates that a step reaches, and its overheads: the fitted numbers.
+    """Shares of a data sheet's rates that a step reaches, and its overheads: the fitted numbers."""
 
-    Attributes:
-        bf16: Share of the peak that large products in 16 bits reach.
-        fp8: That share with 8 bits and one scale for a tensor.
-        mxfp8: That share with a scale for each 32 numbers.
-        fp4: That share with 4 bits.
-        tile: Length of the sum that takes as long as starting and finishing a tile of a product;
-            products over short sums are slow.
-        memory: Share of the memory bandwidth that element-wise operators get.
-        attention: Share of the peak in 16 bits that attention gets, causal operations counted half.
-        experts: Share of the memory bandwidth that copies and permutations around experts get.
-        casts: Bytes moved for each number that is cast, over six.
-        link: Share of the link inside a node.
-        network: Share of the network between nodes, of two nodes.
-        growth: How much slower the network is for each doubling of nodes.
-        eager: How much slower element-wise operators are where each is a kernel of its own.
-        launch: Host time of a layer in s, all passes of a micro-batch; a step that is faster waits
-            for the host.
-        launch_experts: Host time of a layer with a mixture.
-        launch_scaled: How many times as much where each expert's operands have scales of blocks
-            (mxfp8, nvfp4), which are made and arranged by kernels of their own.
-        data_exposed: Share of gathers and sums of weights (data parallel) that nothing hides.
-        tensor_exposed: Exposed share of tensor and context parallel communication.
-        asynchronous: What is left of that where products hide it piece by piece.
-        expert_exposed: Exposed share of exchanges between experts.
-        passing_exposed: Exposed share of what stages pass on.
-        fixed: Time of a step in s that depends on nothing.
-    """
-
-    bf16: Number
-    fp8: Number
-    mxfp8: Number
-    fp4: Number
+    bf16: Number  # share of the peak that large products in 16 bits reach
+    fp8: Number  # that share with 8 bits and one scale for a tensor
+    mxfp8: Number  # that share with a scale for each 32 numbers
+    fp4: Number  # that share with 4 bits
+    # Length of the sum that takes as long as starting and finishing a tile of a product; products
+    # over short sums are slow
     tile: Number
-    memory: Number
+    memory: Number  # share of the memory bandwidth that element-wise operators get
+    # Share of the peak in 16 bits that attention gets, causal operations counted half
     attention: Number
-    experts: Number
-    casts: Number
-    link: Number
-    network: Number
-    growth: Number
-    eager: Number
+    experts: Number  # share of the memory bandwidth that copies and permutations around experts get
+    casts: Number  # bytes moved for each number that is cast, over six
+    link: Number  # share of the link inside a node
+    network: Number  # share of the network between nodes, of two nodes
+    growth: Number  # how much slower the network is for each doubling of nodes
+    eager: Number  # how much slower element-wise operators are where each is a kernel of its own
+    # Host time of a layer in s, all passes of a micro-batch; a step that is faster waits for the
+    # host
     launch: Number
-    launch_experts: Number
+    launch_experts: Number  # host time of a layer with a mixture
+    # How many times as much where each expert's operands have scales of blocks (mxfp8, nvfp4),
+    # which are made and arranged by kernels of their own
     launch_scaled: Number
-    data_exposed: Number
-    tensor_exposed: Number
-    asynchronous: Number
-    expert_exposed: Number
-    passing_exposed: Number
-    fixed: Number
+    data_exposed: Number  # share of gathers and sums of weights (data parallel) that nothing hides
+    tensor_exposed: Number  # exposed share of tensor and context parallel communication
+    asynchronous: Number  # what is left of that where products hide it piece by piece
+    expert_exposed: Number  # exposed share of exchanges between experts
+    passing_exposed: Number  # exposed share of what stages pass on
+    fixed: Number  # time of a step in s that depends on nothing
 
 
 @dataclass(frozen=True)
@@ -308,20 +262,22 @@ class _Sum:
             self.expert_bytes += exchanges * costs.routed_stream * (plan.expert - 1) / plan.expert
 
 
-def stacked(parts: list[StepDemand]) -> StepDemand:
-    """Return the demands of many steps as one of arrays."""
-    return StepDemand(
-        **{f.name: np.array([getattr(part, f.name) for part in parts]) for f in fields(StepDemand)}
-    )
+Numbers = TypeVar("Numbers", StepDemand, DataSheet)
 
 
-def stacked_sheets(sheets: list[DataSheet]) -> DataSheet:
-    """Return the sheets of many steps as one of arrays."""
-    names = [f.name for f in fields(DataSheet) if f.name not in ("name", "generation")]
-    numbers: dict[str, Any] = {
-        name: np.array([getattr(sheet, name) for sheet in sheets]) for name in names
-    }
-    return DataSheet(name="", generation="", **numbers)
+def stacked(parts: Sequence[Numbers]) -> Numbers:
+    """Return the demands, or the sheets, of many steps as one of arrays."""
+    return _with_numbers(parts[0], lambda name: np.array([getattr(part, name) for part in parts]))
+
+
+def taken(whole: Numbers, rows: np.ndarray) -> Numbers:
+    """Return some rows of what ``stacked`` gave."""
+    return _with_numbers(whole, lambda name: getattr(whole, name)[rows])
+
+
+def _with_numbers(whole: Numbers, of: Callable[[str], Any]) -> Numbers:
+    names = [f.name for f in fields(whole) if f.name not in ("name", "generation")]
+    return replace(whole, **{name: of(name) for name in names})
 
 
 def step_time(demand: StepDemand, sheet: DataSheet, shares: StepEfficiency) -> StepTime:
