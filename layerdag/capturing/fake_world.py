@@ -22,18 +22,14 @@ Ranks = tuple[int, ...]
 
 @dataclass(frozen=True)
 class FakeWorld:
-    """Ranks as a mesh, the last dimension fastest.
+    """Ranks as a mesh, the last dimension fastest."""
 
-    Attributes:
-        degrees: Length of each dimension by its name.
-        mesh: PyTorch's mesh with those dimensions that are longer than 1; None for one rank.
-        across: Groups across a dimension by their role, int64 (groups, members) each, such as the
-            stages that hold the same parameter.
-    """
-
-    degrees: Mapping[str, int]
+    degrees: Mapping[str, int]  # length of each dimension by its name
+    # PyTorch's mesh with those dimensions that are longer than 1; None for one rank
     mesh: DeviceMesh | None = field(default=None, repr=False)
     rank: int = 0
+    # Groups across a dimension by their role, int64 (groups, members) each, such as the stages that
+    # hold the same parameter
     across: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False)
 
     @property

@@ -196,21 +196,16 @@ StartCapture = Callable[[], AbstractContextManager[Capture]]
 
 @dataclass(frozen=True)
 class CollectedStep:
-    """A step that was traced.
+    """A step that was traced."""
 
-    Attributes:
-        path: The file of this rank's trace.
-        step_times_s: Wall time of the steps that were measured without the profiler, the slowest
-            rank of each.
-        left: What the script left behind. Taking its distributed modules apart can wait for ever
-            for threads of torch, so that a rank of several ends while this is held.
-    """
-
-    path: Path
+    path: Path  # the file of this rank's trace
     nodes: int
     rank: int
     world_size: int
+    # Wall time of the steps that were measured without the profiler, the slowest rank of each
     step_times_s: tuple[float, ...]
+    # What the script left behind. Taking its distributed modules apart can wait for ever for
+    # threads of torch, so that a rank of several ends while this is held.
     left: object = field(default=None, repr=False)
 
 

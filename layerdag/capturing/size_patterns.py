@@ -30,17 +30,12 @@ def keeps_sizes(func: Any) -> bool:
 @final
 @dataclass(frozen=True)
 class Layout:
-    """Sizes and their order in memory, without numbers.
+    """Sizes and their order in memory, without numbers."""
 
-    Attributes:
-        sizes: Of each dimension 1, or 2 + i for the number i of the pattern.
-        order: Dimensions from the outermost one in memory; those of stride 0 are left out.
-        dense: Whether there are no gaps.
-    """
-
-    sizes: tuple[int, ...]
+    sizes: tuple[int, ...]  # of each dimension 1, or 2 + i for the number i of the pattern
+    # Dimensions from the outermost one in memory; those of stride 0 are left out
     order: tuple[int, ...]
-    dense: bool
+    dense: bool  # whether there are no gaps
 
     @classmethod
     def of(

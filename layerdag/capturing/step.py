@@ -85,16 +85,12 @@ def capture_model(
 @final
 @dataclass(frozen=True)
 class FakeModel:
-    """A module of fake tensors, what one rank calls it with, and the mode of both.
-
-    Attributes:
-        autocast: Whether a step in bfloat16 runs under autocast.
-    """
+    """A module of fake tensors, what one rank calls it with, and the mode of both."""
 
     module: nn.Module
     inputs: Inputs
     mode: FakeTensorMode
-    autocast: bool = True
+    autocast: bool = True  # whether a step in bfloat16 runs under autocast
 
 
 def capture_fake(

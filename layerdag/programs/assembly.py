@@ -32,11 +32,7 @@ _OUTSIDE = -1
 
 
 def assemble(graph: AttributedGraph, size_of: DrawSize) -> Program:
-    """Return the program of a graph of calls.
-
-    Args:
-        graph: With the attributes and edge types of ``layerdag.graph.formats.program_json``.
-        size_of: A number for each entry that the sizes name, by its name in the graph.
+    """Return the program of a graph of calls (``layerdag.graph.formats.program_json``).
 
     Raises:
         DataError: If a node is no call, or a place of an argument has no input or two.

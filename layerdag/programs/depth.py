@@ -23,18 +23,13 @@ _DIGITS = 10
 
 @dataclass(frozen=True)
 class RepeatableUnit:
-    """Consecutive nodes of a unit that map one tensor to one of the same shape and dtype.
-
-    Attributes:
-        taken: The node whose result it takes and nothing after it reads.
-        given: Its node whose result is read after it.
-    """
+    """Consecutive nodes of a unit that map one tensor to one of the same shape and dtype."""
 
     path: str
     first: int
     end: int
-    taken: int
-    given: int
+    taken: int  # the node whose result it takes and nothing after it reads
+    given: int  # its node whose result is read after it
 
 
 def repeatable_units(program: ForwardGraph) -> list[RepeatableUnit]:
@@ -77,9 +72,8 @@ def _kinds(program: ForwardGraph) -> list[tuple[Any, ...] | None]:
             results = run_fake(program.resize(**{name: 2 * number}))
         except NodeError:
             continue  # the model needs both to be equal
-        found = [
-            kind and (*kind, _kind(result)) for kind, result in zip(found, results, strict=True)
-        ]
+        pairs = zip(found, results, strict=True)
+        found = [kind and (*kind, _kind(result)) for kind, result in pairs]
     return found
 
 

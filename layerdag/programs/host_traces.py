@@ -221,8 +221,10 @@ class _Reader:
         dtype = dtype_of(kind)
         if tensor in self._at:  # PyTorch gives ids of dead tensors anew
             row = self._rows[self._at[tensor]]
-            leaf = isinstance(row, RecordedLeaf)
-            held = (row.shape, row.dtype) if leaf else (row.shapes[0], row.dtypes[0])
+            if isinstance(row, RecordedLeaf):
+                held = (row.shape, row.dtype)
+            else:
+                held = (row.shapes[0], row.dtypes[0])
             if held == (tuple(shape), dtype):
                 return Reference(self._at[tensor])
         key = (tensor, tuple(shape), dtype)
@@ -235,10 +237,10 @@ class _Reader:
             trained = (known and dtype.startswith(("float", "bfloat"))) or (
                 not self._updated and name in ("weight", "bias")
             )
-            held = "buffer" if name in ("running_mean", "running_var") or counts else "input"
-            held = "parameter" if trained else held
+            sort = "buffer" if name in ("running_mean", "running_var") or counts else "input"
+            sort = "parameter" if trained else sort
             self._leaves[key] = len(self._rows)
-            self._rows.append(RecordedLeaf(held, f"t{tensor}", tuple(shape), dtype, trained))
+            self._rows.append(RecordedLeaf(sort, f"t{tensor}", tuple(shape), dtype, trained))
         return Reference(self._leaves[key])
 
     def _result(

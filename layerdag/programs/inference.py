@@ -71,16 +71,13 @@ class ShapeInference:
     def result(self, call: str, sizes: str, inputs: tuple[int, ...]) -> int:
         """Return the number of the type of a call's result, ``FAILS`` if it cannot run.
 
-        Args:
-            call: The call as a category (``layerdag.graph.formats.program_json``).
-            sizes: Its sizes, likewise.
-            inputs: Numbers of the types of its inputs, in their places.
+        Call and sizes are categories (``layerdag.graph.formats.program_json``); inputs are the
+        numbers of their types, in their places.
         """
         key = (call, sizes, inputs)
-        found = self._results.get(key)
-        if found is None:
-            found = self._results[key] = self._run(call, sizes, inputs)
-        return found
+        if key not in self._results:
+            self._results[key] = self._run(call, sizes, inputs)
+        return self._results[key]
 
     def results(self, graph: AttributedGraph) -> list[int]:
         """Return the number of the type of each node's result of a whole program.

@@ -22,18 +22,13 @@ class _Held(NamedTuple):
 
 
 class _Segment(NamedTuple):
-    """Nodes in a row that belong to one unit, or to the module itself.
-
-    Attributes:
-        taken: Nodes before, whose results are used inside.
-        given: Nodes inside, whose results are used after.
-    """
+    """Nodes in a row that belong to one unit, or to the module itself."""
 
     unit: int | None
     first: int
     end: int
-    taken: tuple[int, ...]
-    given: tuple[int, ...]
+    taken: tuple[int, ...]  # nodes before, whose results are used inside
+    given: tuple[int, ...]  # nodes inside, whose results are used after
 
 
 @final

@@ -135,7 +135,7 @@ def _times(number: Vector, ratio: Fraction) -> tuple[Fraction, ...]:
 
 
 def _product(shape: Sequence[Vector]) -> Vector:
-    return tuple(map(math.prod, zip(*shape, strict=True)))
+    return tuple(math.prod(sizes) for sizes in zip(*shape, strict=True))
 
 
 class _Naming:

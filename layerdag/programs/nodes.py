@@ -44,57 +44,39 @@ class Symbol:
 @final
 @dataclass(frozen=True)
 class Word:
-    """A dtype, memory format or device among the arguments of a call.
-
-    Attributes:
-        name: Such as "float32"; of a device always "run": that of the run.
-    """
+    """A dtype, memory format or device among the arguments of a call."""
 
     kind: str
-    name: str
+    name: str  # such as "float32"; a device is always "run": that of the run
 
 
 @final
 @dataclass(frozen=True)
 class Leaf:
-    """A tensor that belongs to one node alone, or that an "input" or other leaf node makes.
+    """A tensor that belongs to one node alone, or that an "input" or other leaf node makes."""
 
-    Attributes:
-        kind: "input", "parameter", "buffer" or "constant".
-        trained: Whether a parameter gets a gradient.
-        content: Numbers of a small constant, flat.
-    """
-
-    kind: str
+    kind: str  # "input", "parameter", "buffer" or "constant"
     shape: Shape
     dtype: str
-    trained: bool = True
-    content: tuple[bool | int | float, ...] | None = None
+    trained: bool = True  # whether a parameter gets a gradient
+    content: tuple[bool | int | float, ...] | None = None  # numbers of a small constant, flat
 
 
 @final
 @dataclass(frozen=True)
 class Node:
-    """One call, or a leaf that several calls read.
+    """One call, or a leaf that several calls read."""
 
-    Attributes:
-        operator: Overload such as "aten.linear.default", "getitem", or one of ``LEAVES``.
-        arguments: In the order of the schema, without trailing defaults: numbers, ``Symbol``,
-            ``Word``, ``Leaf``, ``EDGE``, ``EDGES``, texts, None, and tuples of these. A leaf node
-            has its ``Leaf`` alone.
-        inputs: Positions of the nodes whose results are the edges, in order.
-        module: Path of the module that called it, "" for the model itself.
-        names: Names of the leaves among the arguments, in order.
-        mode: "no_grad" and "autocast:DTYPE" where they are on.
-    """
-
-    operator: str
+    operator: str  # overload such as "aten.linear.default", "getitem", or one of ``LEAVES``
+    # In the order of the schema, without trailing defaults: numbers, ``Symbol``, ``Word``,
+    # ``Leaf``, ``EDGE``, ``EDGES``, texts, None, and tuples of these. A leaf node has its ``Leaf``
+    # alone
     arguments: tuple[Any, ...] = ()
     keywords: tuple[tuple[str, Any], ...] = ()
-    inputs: tuple[int, ...] = ()
-    module: str = ""
-    names: tuple[str, ...] = ()
-    mode: tuple[str, ...] = ()
+    inputs: tuple[int, ...] = ()  # positions of the nodes whose results are the edges, in order
+    module: str = ""  # path of the module that called it, "" for the model itself
+    names: tuple[str, ...] = ()  # names of the leaves among the arguments, in order
+    mode: tuple[str, ...] = ()  # "no_grad" and "autocast:DTYPE" where they are on
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Node":
         return self  # nothing in it changes
@@ -137,25 +119,17 @@ G = TypeVar("G", bound="ForwardGraph")
 
 @dataclass(frozen=True)
 class ForwardGraph:
-    """Calls with a table of sizes: a program, or the part of one that a pipeline stage runs.
+    """Calls with a table of sizes: a program, or the part of one that a pipeline stage runs."""
 
-    Attributes:
-        name: Of the model.
-        nodes: In program order; inputs of a node come before it.
-        sizes: Number of each entry of the table of sizes.
-        outputs: Positions of what the program returns: its loss, or outputs of an inference.
-        order: Names of the parameters in the order of their registration; empty for that of use.
-        unused: Parameters that no node reads: (name, leaf).
-        units: Paths of the modules that ``fully_shard`` gathers at once.
-    """
-
-    name: str
-    nodes: tuple[Node, ...]
-    sizes: Mapping[str, int]
+    name: str  # of the model
+    nodes: tuple[Node, ...]  # in program order; inputs of a node come before it
+    sizes: Mapping[str, int]  # number of each entry of the table of sizes
+    # Positions of what the program returns: its loss, or outputs of an inference
     outputs: tuple[int, ...]
+    # Names of the parameters in the order of their registration; empty for that of use
     order: tuple[str, ...] = ()
-    unused: tuple[tuple[str, Leaf], ...] = ()
-    units: tuple[str, ...] = ()
+    unused: tuple[tuple[str, Leaf], ...] = ()  # parameters that no node reads: (name, leaf)
+    units: tuple[str, ...] = ()  # paths of the modules that ``fully_shard`` gathers at once
 
     def resize(self: G, **sizes: int) -> G:
         """Return the program with other numbers in its table, such as ``resize(B0=64)``.
@@ -224,14 +198,9 @@ def node_to_json(node: Node) -> dict[str, Any]:
     data: dict[str, Any] = {"operator": node.operator, "arguments": value_to_json(node.arguments)}
     if node.keywords:
         data["keywords"] = {name: value_to_json(value) for name, value in node.keywords}
-    if node.inputs:
-        data["inputs"] = list(node.inputs)
-    if node.module:
-        data["module"] = node.module
-    if node.names:
-        data["names"] = list(node.names)
-    if node.mode:
-        data["mode"] = list(node.mode)
+    for name in ("inputs", "module", "names", "mode"):
+        if value := getattr(node, name):
+            data[name] = value if name == "module" else list(value)
     return data
 
 

@@ -39,18 +39,12 @@ _RUN = frozenset(("device", "layout", "pin_memory", "generator"))
 @final
 @dataclass(frozen=True)
 class Argument:
-    """An argument of an operator.
-
-    Attributes:
-        keyword: Whether it is given by name alone.
-        sized: Whether its numbers are sizes.
-        runtime: Whether it says where the operator runs.
-    """
+    """An argument of an operator."""
 
     name: str
-    keyword: bool
-    sized: bool
-    runtime: bool
+    keyword: bool  # whether it is given by name alone
+    sized: bool  # whether its numbers are sizes
+    runtime: bool  # whether it says where the operator runs
     has_default: bool
     default: Any
 

@@ -42,18 +42,14 @@ from layerdag.traces.trace import Trace
 @final
 @dataclass(frozen=True)
 class TensorForm:
-    """A tensor that a stage takes or gives.
-
-    Attributes:
-        trained: Whether a gradient goes back for it.
-        batch_dim: Dimension of the micro-batches in a model's input; None for an input
-            that all micro-batches share.
-    """
+    """A tensor that a stage takes or gives."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     dtype: torch.dtype
-    trained: bool = False
+    trained: bool = False  # whether a gradient goes back for it
+    # Dimension of the micro-batches in a model's input; None for an input that all micro-batches
+    # share
     batch_dim: int | None = None
 
     def empty(self) -> Tensor:
@@ -76,22 +72,16 @@ class TensorForm:
 @final
 @dataclass(frozen=True)
 class StageModule:
-    """The module of one stage.
+    """The module of one stage."""
 
-    Attributes:
-        body: The module; it is called with what is received, then with inputs of the model.
-        received: Tensors that the stage before gives; none for the first one.
-        given: Tensors for the stage after, or what the last one returns: its loss.
-        inputs: Inputs of the model that this stage reads itself.
-        shared: Paths of parameters that other stages hold, too, with those stages, ascending.
-        tensor_plan: How tensor ranks share the module; paths are those of ``body``.
-    """
-
-    body: nn.Module
-    received: tuple[TensorForm, ...]
+    body: nn.Module  # the module; it is called with what is received, then with inputs of the model
+    received: tuple[TensorForm, ...]  # tensors that the stage before gives; none for the first one
+    # Tensors for the stage after, or what the last one returns: its loss
     given: tuple[TensorForm, ...]
-    inputs: tuple[TensorForm, ...]
+    inputs: tuple[TensorForm, ...]  # inputs of the model that this stage reads itself
+    # Paths of parameters that other stages hold, too, with those stages, ascending
     shared: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    # How tensor ranks share the module; paths are those of ``body``
     tensor_plan: TensorPlan | None = None
 
 

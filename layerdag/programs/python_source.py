@@ -42,17 +42,11 @@ def python_lines(program: ForwardGraph) -> Iterator[str]:
 
 
 class _Writer:
-    """Writes the nodes of a program.
-
-    Attributes:
-        place: Position of the node after which a result is named, where that is another one.
-    """
-
     def __init__(self, program: ForwardGraph) -> None:
         self._nodes = program.nodes
         self._data = [node_to_json(node) for node in program.nodes]
         self._last_use = program.last_uses()
-        self.place: dict[int, int] = {}
+        self.place: dict[int, int] = {}  # of nodes after which results of others are named
 
     def name_of(self, at: int) -> str:
         """Return the name of a node's result."""

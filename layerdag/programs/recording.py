@@ -49,37 +49,27 @@ def references(value: Any) -> Iterator[int]:
 @final
 @dataclass(frozen=True)
 class RecordedLeaf:
-    """A tensor that no call made.
+    """A tensor that no call made."""
 
-    Attributes:
-        kind: "input", "parameter", "buffer" or "constant".
-        name: Of a parameter or buffer, its path.
-        trained: Whether it gets a gradient.
-        content: The numbers of a small constant, flat; None where they are not kept.
-    """
-
-    kind: str
-    name: str
+    kind: str  # "input", "parameter", "buffer" or "constant"
+    name: str  # of a parameter or buffer, its path
     shape: tuple[int, ...]
     dtype: str
-    trained: bool = False
+    trained: bool = False  # whether it gets a gradient
+    # The numbers of a small constant, flat; None where they are not kept
     content: tuple[float, ...] | None = None
 
 
 @final
 @dataclass(frozen=True)
 class RecordedCall:
-    """A call of an operator.
-
-    Attributes:
-        arguments: Values of the arguments by name, in the order of the schema, without defaults.
-        mode: What was switched on: "no_grad", "autocast:bfloat16".
-    """
+    """A call of an operator."""
 
     operator: str
+    # Values of the arguments by name, in the order of the schema, without defaults
     arguments: tuple[tuple[str, Any], ...]
     module: str
-    mode: tuple[str, ...]
+    mode: tuple[str, ...]  # what was switched on: "no_grad", "autocast:bfloat16"
     shapes: tuple[tuple[int, ...], ...]
     dtypes: tuple[str, ...]
 
@@ -87,27 +77,20 @@ class RecordedCall:
 @final
 @dataclass(frozen=True)
 class Recording:
-    """The values of one forward pass in program order.
-
-    Attributes:
-        values: Leaves and calls; a leaf comes before its first use.
-        outputs: Positions of what the pass returned: the loss, or the outputs of an inference.
-        order: Names of all parameters in the order of their registration.
-        units: Paths of the modules that ``fully_shard`` gathers at once.
-        branches: Modules and operators that asked for the content of a tensor.
-        unknown_numbers: Operators that take a number which the source does not state.
-        messages: How many sends and receives between ranks were left out.
-    """
+    """The values of one forward pass in program order."""
 
     name: str
+    # Leaves and calls; a leaf comes before its first use
     values: tuple[RecordedLeaf | RecordedCall, ...]
+    # Positions of what the pass returned: the loss, or the outputs of an inference
     outputs: tuple[int, ...]
-    order: tuple[str, ...] = ()
+    order: tuple[str, ...] = ()  # names of all parameters in the order of their registration
     unused: tuple[RecordedLeaf, ...] = ()
-    units: tuple[str, ...] = ()
-    branches: tuple[str, ...] = ()
+    units: tuple[str, ...] = ()  # paths of the modules that ``fully_shard`` gathers at once
+    branches: tuple[str, ...] = ()  # modules and operators that asked for the content of a tensor
+    # Operators that take a number which the source does not state
     unknown_numbers: tuple[str, ...] = ()
-    messages: int = 0
+    messages: int = 0  # how many sends and receives between ranks were left out
 
 
 def dtype_name(dtype: torch.dtype) -> str:

@@ -51,25 +51,16 @@ _EXPRESSION = re.compile(
 @final
 @dataclass(frozen=True)
 class Expression:
-    """An expression, read.
+    """An expression, read."""
 
-    Attributes:
-        source: Name of the entry or tensor that it refers to.
-        first: First dimension of the tensor; None for an entry.
-        end: End of the product of dimensions; 0 for one dimension alone, None for all that follow.
-        factor: Entry that the value is multiplied by, "" for none.
-        ratio: What the value is multiplied by.
-        divisor: Entry that the value is divided by, "" for none.
-        plus: What is added.
-    """
-
-    source: str
-    first: int | None = None
+    source: str  # name of the entry or tensor that it refers to
+    first: int | None = None  # first dimension of the tensor; None for an entry
+    # End of the product of dimensions; 0 for one dimension alone, None for all that follow
     end: int | None = 0
-    factor: str = ""
-    ratio: Fraction = Fraction(1)
-    divisor: str = ""
-    plus: int = 0
+    factor: str = ""  # entry that the value is multiplied by, "" for none
+    ratio: Fraction = Fraction(1)  # what the value is multiplied by
+    divisor: str = ""  # entry that the value is divided by, "" for none
+    plus: int = 0  # what is added
 
 
 def is_entry(text: str) -> bool:

@@ -251,7 +251,7 @@ class _Cutting:
         results = [self._results[at] for at in received]
         leaves = [Leaf("input", tuple(r.shape), dtype_name(r.dtype)) for r in results]
         nodes = [Node("input", (leaf,)) for leaf in leaves]
-        for node in map(self._nodes.__getitem__, body):
+        for node in (self._nodes[at] for at in body):
             nodes.append(replace(node, inputs=tuple(place[i] for i in node.inputs)))
         outputs = []
         for at in given:

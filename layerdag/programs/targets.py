@@ -95,15 +95,11 @@ class Targets:
 @final
 @dataclass(frozen=True)
 class TargetResult:
-    """A requested number, by its name in ``Targets``, and the one that a program has.
-
-    Attributes:
-        reached: Counted; NaN if the program has no such size.
-    """
+    """A requested number, by its name in ``Targets``, and the one that a program has."""
 
     name: str
     asked: float
-    reached: float
+    reached: float  # NaN if the program has no such size
 
     @property
     def exists(self) -> bool:
@@ -254,10 +250,8 @@ class _Search:
             made = of(count)
             return self.value(made, name) if runs(made.check()) else None
 
-        start = max(1, round(program.sizes[lead] / grain))
-        if name in _ENTRIES:
-            start = max(1, round(asked / grain))
-        best = nearest(value, asked, start, _MAX_VALUE // grain, near)
+        start = asked if name in _ENTRIES else program.sizes[lead]
+        best = nearest(value, asked, max(1, round(start / grain)), _MAX_VALUE // grain, near)
         return program if best is None else of(best)
 
 
@@ -266,12 +260,8 @@ def nearest(
 ) -> int | None:
     """Return the whole number at which a growing function is nearest to a value, None if nowhere.
 
-    Args:
-        value: The function; None where it has no value.
-        asked: The value, above 0.
-        start: Where to begin.
-        most: The largest number that is tried; the least is 1.
-        near: Share of ``asked`` that is near enough to stop.
+    The function may return None. The search begins at ``start``, tries numbers from 1 to ``most``,
+    and stops within a share ``near`` of the value, which is above 0.
     """
     found: dict[int, float] = {}
     low, high = 0, most + 1

@@ -34,17 +34,11 @@ _RESHARDED = "_dtensor::shard_dim_alltoall"
 @final
 @dataclass(frozen=True)
 class Pair:
-    """Linear layers of which each rank holds a part.
+    """Linear layers of which each rank holds a part."""
 
-    Attributes:
-        columns: Nodes that are split by columns.
-        between: Nodes whose results are split.
-        row: The node that is split by rows, and whose result is summed over the ranks.
-    """
-
-    columns: tuple[int, ...]
-    between: tuple[int, ...]
-    row: int
+    columns: tuple[int, ...]  # nodes that are split by columns
+    between: tuple[int, ...]  # nodes whose results are split
+    row: int  # the node that is split by rows, and whose result is summed over the ranks
 
 
 def split_pairs(

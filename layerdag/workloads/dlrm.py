@@ -6,7 +6,7 @@ gradients back. Dense gradients are summed by an all-reduce.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar, final
@@ -241,11 +241,9 @@ class RankTraceBuilder:
 @final
 @dataclass(frozen=True)
 class RecommenderJob:
-    """One step of a recommendation model.
+    """One step of a recommendation model on a batch of samples.
 
-    Attributes:
-        plan: Its ``data`` ranks share samples and tables; nothing else is split.
-        step: Its ``batch`` counts samples.
+    The ``data`` ranks share samples and tables; nothing else is split.
 
     Raises:
         ConfigError: If the plan cannot split the model.
@@ -342,10 +340,7 @@ class RecommenderJob:
             "ranks": self.plan.data,
             **job_figures(self.traces, 1),
             "samples": self.step.batch,
-            "memory": [
-                {"rank": rank, "total": held.total, **asdict(held)}
-                for rank, held in enumerate(memory)
-            ],
+            "memory": [held.row(rank=rank) for rank, held in enumerate(memory)],
             "peak_memory": max(held.total for held in memory),
         }
 

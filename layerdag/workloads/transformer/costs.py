@@ -10,7 +10,7 @@ products of experts ``experts_per_token, hidden`` and ``ffn``, the inner width o
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 from layerdag.plan import Plan, Step
 from layerdag.workloads.transformer.schedule import layers_held, layers_of_chunks, stage_tasks
@@ -379,6 +379,10 @@ class RankMemory:
         """All of it."""
         return sum(asdict(self).values())
 
+    def row(self, **place: int | str) -> dict[str, Any]:
+        """Return the figures for summaries, behind those that say whose they are."""
+        return {**place, "total": self.total, **asdict(self)}
+
 
 def rank_memory(costs: Costs, stage: int) -> RankMemory:
     """Return the memory of the ranks of a pipeline stage.
@@ -460,19 +464,29 @@ def _kept(costs: Costs, stage: int) -> int:
     shape, plan, number = costs.shape, costs.plan, costs.number
     own = costs.own_tokens * shape.hidden
     chunks = layers_of_chunks(shape.layers, plan, stage)
-    kept = [
-        sum(
-            own * number if plan.recomputes(layer) else layer_activations(costs.of_layer(layer))
-            for layer in layers
-        )
-        for layers in chunks
-    ]
+    kept = kept_by_chunks(costs, stage)
     kept[0] += own if shape.dropout and stage == 0 else 0
     if stage == plan.pipeline - 1:  # inputs of the last norm and of the output layer, logits
         kept[-1] += 2 * own * number + 4 * costs.head_tokens * costs.products["logits"].outputs
     most = most_kept(costs, stage, kept)
     again = (layer_activations(costs.of_layer(layers[0])) for layers in chunks if layers)
     return most + (max(again, default=0) if plan.recompute in ("alternate", "full") else 0)
+
+
+def kept_by_chunks(costs: Costs, stage: int, part: float = 1.0) -> list[int]:
+    """Return the bytes that the chunks of a stage keep of a micro-batch for its backward pass.
+
+    Layers keep ``part`` of their activations, or their input where these are computed again.
+    """
+    plan, at = costs.plan, costs.of_layer
+    again = costs.own_stream
+    return [
+        sum(
+            again if plan.recomputes(layer) else round(part * layer_activations(at(layer)))
+            for layer in layers
+        )
+        for layers in layers_of_chunks(costs.shape.layers, plan, stage)
+    ]
 
 
 def most_kept(costs: Costs, stage: int, kept: Sequence[int]) -> int:

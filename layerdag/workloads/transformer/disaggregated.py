@@ -3,7 +3,7 @@
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, final
@@ -257,10 +257,9 @@ class DisaggregatedJob:
         distinct, class_R, _ = self._classes
         counts = np.bincount(class_R, minlength=len(distinct)).tolist()
         memory = [
-            {"side": side, "stage": stage, "total": held.total, **asdict(held)}
+            rank_memory(costs, stage).row(side=side, stage=stage)
             for side, costs in self.sides.items()
             for stage in range(costs.plan.pipeline)
-            for held in (rank_memory(costs, stage),)
         ]
         sides = self.sides.items()
         settings = {s: FORMULAS.facts(StepSettings(costs.plan, costs.step)) for s, costs in sides}

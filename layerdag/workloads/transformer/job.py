@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, final
@@ -78,10 +78,7 @@ class SymbolicJob:
             "ranks": self.plan.ranks,
             **job_figures(self.stages, ranks),
             "tokens": self.tokens,
-            "memory": [
-                {"stage": stage, "total": held.total, **asdict(held)}
-                for stage, held in enumerate(memory)
-            ],
+            "memory": [held.row(stage=stage) for stage, held in enumerate(memory)],
             "peak_memory": max(held.total for held in memory),
         }
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 from layerdag.workloads.transformer.costs import (
     Costs,
+    kept_by_chunks,
     layer_activations,
     most_kept,
     rank_parameters,
 )
 from layerdag.workloads.transformer.job import SymbolicJob
-from layerdag.workloads.transformer.schedule import layers_of_chunks
 
 _LOGIT_BYTES = 14
 """Of a logit at the peak: itself in 16 and in 32 bits, the logarithm of the softmax and the
@@ -63,10 +63,7 @@ class PeakMemory:
 
 
 def peak_memory(job: SymbolicJob, *, eager: bool = False) -> PeakMemory:
-    """Return the peak memory of the fullest rank of a training step.
-
-    ``eager``: operators are not compiled into one another.
-    """
+    """Return the peak memory of the fullest rank; ``eager`` operators are not compiled together."""
     stages = (stage_memory(job.costs, stage, eager) for stage in range(job.plan.pipeline))
     return max(stages, key=lambda held: held.allocated)
 
@@ -77,7 +74,7 @@ def stage_memory(costs: Costs, stage: int, eager: bool = False) -> PeakMemory:
     dense, experts = rank_parameters(costs, stage)
     shared = -(-dense // plan.replicas) + -(-experts // plan.expert_replicas)
     every = dense + experts
-    activations = _kept(costs, stage, 1.0 if eager else _FUSED)
+    kept = kept_by_chunks(costs, stage, 1.0 if eager else _FUSED)
     # In addition, the input of the output layer, of all tensor ranks, and its gradient.
     logits = _LOGIT_BYTES * costs.head_tokens * costs.products["logits"].outputs + 2 * costs.stream
     largest = max(costs.layer_dense + costs.layer_experts, costs.of_layer(0).layer_dense)
@@ -98,25 +95,10 @@ def stage_memory(costs: Costs, stage: int, eager: bool = False) -> PeakMemory:
         gathered=gathered,
         gradients=gradients,
         optimizer=optimizer,
-        activations=activations,
+        activations=most_kept(costs, stage, kept),
         again=_again(costs),
         logits=logits if stage == plan.pipeline - 1 else 0,
     )
-
-
-def _kept(costs: Costs, stage: int, part: float) -> int:
-    """Return the peak of what forward passes keep; layers keep ``part`` of their activations."""
-    plan, at = costs.plan, costs.of_layer
-    own = costs.own_tokens * costs.shape.hidden * costs.number
-    chunks = layers_of_chunks(costs.shape.layers, plan, stage)
-    kept = [
-        sum(
-            own if plan.recomputes(layer) else round(part * layer_activations(at(layer)))
-            for layer in layers
-        )
-        for layers in chunks
-    ]
-    return most_kept(costs, stage, kept)
 
 
 def _again(costs: Costs) -> int:

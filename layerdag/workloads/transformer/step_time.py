@@ -104,23 +104,14 @@ class StepEfficiency:
 
 @dataclass(frozen=True)
 class StepTime:
-    """Where the time of a step goes, in s.
+    """Where the time of a step goes, in s."""
 
-    Attributes:
-        products: Matrix products and attention.
-        memory: What waits for memory: element-wise operators, casts, copies.
-        host: What the host adds to that.
-        communication: What nothing hides: tensor, context, expert, pipeline and data parallel.
-        bubble: Idle time of the pipeline.
-        update: The optimizer, and what is fixed.
-    """
-
-    products: Number
-    memory: Number
-    host: Number
-    communication: Number
-    bubble: Number
-    update: Number
+    products: Number  # matrix products and attention
+    memory: Number  # what waits for memory: element-wise operators, casts, copies
+    host: Number  # what the host adds to that
+    communication: Number  # what nothing hides: tensor, context, expert, pipeline and data parallel
+    bubble: Number  # idle time of the pipeline
+    update: Number  # the optimizer, and what is fixed
 
     @property
     def total(self) -> Number:
