@@ -61,7 +61,7 @@ _MARKS = (
 """Of optimizers and ``fully_shard``; they take no tensors."""
 
 
-def _histogram(tensor: Tensor, bins: int = 100, *_: Any, **__: Any) -> Tensor:
+def _histogram(tensor: Tensor, bins: int = 100, *_: Any, **__: Any) -> Any:
     """Return the counts of whole numbers, which only GPUs count."""
     return NotImplemented if tensor.is_floating_point() else tensor.new_empty(bins)
 
@@ -72,7 +72,7 @@ def _grouped_product(
     offs: Tensor | None = None,
     bias: Tensor | None = None,
     out_dtype: torch.dtype | None = None,
-) -> Tensor:
+) -> Any:
     """Return products of groups: of rows or columns, of a batch, or of inner sizes."""
     if left.dtype is torch.bfloat16:
         return NotImplemented  # PyTorch's own shape function takes it
@@ -377,11 +377,13 @@ def _new(mode: RememberingFakeMode, *args: Any, **keywords: Any) -> Any:
 
 
 _ANSWERS: Mapping[Any, Callable[..., Any]] = MappingProxyType(
-    {DEVICE_OF: _device, _NUMBER_OF: _number, _COUNT_UP: _count_up, _LIFTED: _lift}
-    | {mark: _without_mode(mark) for mark in _MARKS}
-    | {aten.histc.default: _without_mode(_histogram)}  # for dtypes that a processor refuses
-    | {aten._grouped_mm.default: _without_mode(_grouped_product)}
-    | dict.fromkeys(_FACTORIES, _new)
+    {
+        **{DEVICE_OF: _device, _NUMBER_OF: _number, _COUNT_UP: _count_up, _LIFTED: _lift},
+        **{mark: _without_mode(mark) for mark in _MARKS},
+        aten.histc.default: _without_mode(_histogram),  # for dtypes that a processor refuses
+        aten._grouped_mm.default: _without_mode(_grouped_product),
+        **dict.fromkeys(_FACTORIES, _new),
+    }
 )
 """Answers to operators without PyTorch's mode, unless they return ``NotImplemented``."""
 

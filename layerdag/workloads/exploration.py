@@ -43,8 +43,16 @@ class Point:
     job: SymbolicJob
 
 
-def points_of(study: Study) -> tuple[list[Point], dict[str, int]]:
-    """Return every plan of the study on every cluster once, and how many cannot be, by the reason.
+@dataclass(frozen=True)
+class StudyPoints:
+    """The plans that split a model over a cluster, and how many do not, by the reason."""
+
+    possible: tuple[Point, ...]
+    left_out: dict[str, int]
+
+
+def points_of(study: Study) -> StudyPoints:
+    """Return every plan of the study on every cluster, each once.
 
     Raises:
         ConfigError: If these are more than are tried.
@@ -65,7 +73,7 @@ def points_of(study: Study) -> tuple[list[Point], dict[str, int]]:
                 possible.append(Point(name, _job(study, shape, cluster, choice)))
             except ConfigError as error:
                 left_out[str(error)] += 1
-    return possible, dict(left_out.most_common())
+    return StudyPoints(tuple(possible), dict(left_out.most_common()))
 
 
 def _job(
@@ -347,19 +355,19 @@ def explore(
         study = read_study(study)
     if processes < 1:
         raise UsageError(f"processes is {processes}; it must be at least 1.")
-    points, left_out = points_of(study)
-    if not points:
-        reason, count = next(iter(left_out.items()))
+    points = points_of(study)
+    if not points.possible:
+        reason, count = next(iter(points.left_out.items()))
         raise UsageError(f"No plan of the study can be used; of {count:,} the reason is: {reason}")
     record = Journal(journal, PlanOutcome) if journal is not None else None
     kept = record.read() if record else {}
-    placed = ((point, study.clusters[point.cluster]) for point in points)
+    placed = ((point, study.clusters[point.cluster]) for point in points.possible)
     work = [(point, cluster, _key(point, cluster)) for point, cluster in placed]
     known = [kept[key] for _, _, key in work if key in kept]
     todo = [one for one in work if one[2] not in kept]
     outcomes = itertools.chain(known, _simulated(todo, processes, record))
     ordered = sorted(track(outcomes, "simulating", total=len(work)), key=_order)
-    return Exploration(study, tuple(ordered), left_out, len(known))
+    return Exploration(study, tuple(ordered), points.left_out, len(known))
 
 
 def _first_of_each(outcomes: Iterable[PlanOutcome]) -> Iterable[PlanOutcome]:
