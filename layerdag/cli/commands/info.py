@@ -1,7 +1,6 @@
 """``layerdag info``: what a trace, workload or graph contains."""
 
 import argparse
-from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -20,9 +19,6 @@ from layerdag.errors import UsageError
 from layerdag.runtime.terminal import counted, one_line, rank_spans
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from layerdag.graph.attributed_graph import AttributedGraph
     from layerdag.runtime.notes import Note
     from layerdag.traces.analysis import GroupSummary, RankSummary, WorkloadSummary
 
@@ -55,6 +51,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the summary."""
     from layerdag.codec.formats import Content, ReadOptions, recognize
+    from layerdag.graph.formats.summary import graph_summary
+    from layerdag.samples.summary import run_summary
     from layerdag.traces.analysis import summarize
     from layerdag.traces.hlo.parser import read_program
     from layerdag.traces.hlo.program import Hardware, summarize_program
@@ -175,42 +173,6 @@ def byte_text(size: int) -> str:
 
 
 _MAX_WORDS = 6
-_MAX_MISSING = 1000
-"""Names of missing parts that are listed."""
-
-
-def graph_summary(graph: "AttributedGraph") -> dict[str, Any]:
-    """Return what a graph contains as plain JSON types."""
-    import numpy as np
-
-    from layerdag.graph.formats.program_json import CALL, is_program, operator_of
-
-    words = dict(graph.categories)
-    if is_program(graph):  # of patterns of arguments hardly two are the same
-        words = {"operators": list(map(operator_of, words[CALL]))}
-    width_L = np.bincount(graph.layer_N)
-    types = Counter(graph.edge_type_names[code] for code in graph.edge_type_E.tolist())
-    return {
-        "name": graph.name,
-        "nodes": graph.num_nodes,
-        "edges": graph.edge_index_2E.shape[1],
-        "edge_types": dict(types.most_common()),
-        "layers": width_L.size,
-        "widest_layer": int(width_L.max(initial=0)),
-        "categories": {name: dict(Counter(column).most_common()) for name, column in words.items()},
-        "numbers": {name: _range(value_N) for name, value_N in graph.numbers.items()},
-        "values": dict(graph.conditions),
-    }
-
-
-def _range(value_N: "np.ndarray") -> dict[str, float | int | None]:
-    import numpy as np
-
-    there = value_N[~np.isnan(value_N)]
-    if not there.size:
-        return {"present": 0, "min": None, "max": None, "sum": None}
-    low, high, total = float(there.min()), float(there.max()), float(there.sum())
-    return {"present": int(there.size), "min": low, "max": high, "sum": total}
 
 
 def graph_lines(summary: Mapping[str, Any]) -> Iterator[str]:
@@ -229,62 +191,6 @@ def graph_lines(summary: Mapping[str, Any]) -> Iterator[str]:
     for name, value in summary["values"].items():
         shown = f"{value:.6g}" if isinstance(value, float) else value
         yield f"  {name:<14}{shown} (of the graph)"
-
-
-def run_summary(folder: Path) -> dict[str, Any]:
-    """Return what a folder of parts holds as plain JSON types.
-
-    Raises:
-        DataError: If the file of the run is damaged.
-    """
-    from layerdag.samples.manifest import SampleRun
-
-    run = SampleRun.read(folder)
-    there, size, truncated = set(), 0, 0
-    nodes: list[float] = []
-    ranks: list[float] = []
-    words: dict[str, Counter[str]] = defaultdict(Counter)
-    numbers: dict[str, list[float]] = defaultdict(list)
-    for index in run.parts_at(folder):
-        there.add(index.part)
-        size += index.num_bytes
-        for entry in index.samples:
-            nodes.append(entry["nodes"])
-            truncated += bool(entry["truncated"])
-            ranks += [] if entry.get("ranks") is None else [entry["ranks"]]
-            for name, value in entry["conditions"].items():
-                if isinstance(value, str):
-                    words[name][value] += 1
-                else:
-                    numbers[name].append(value)
-    absent = (part for part in range(run.num_parts) if part not in there)
-    missing = [run.file_of(part) for part in islice(absent, _MAX_MISSING)]
-    more = run.num_parts - len(there) - len(missing)
-    return {
-        "folder": str(folder),
-        "format": run.file_format,
-        "seed": run.seed,
-        "num": run.num,
-        "parts": run.num_parts,
-        "missing_parts": missing,
-        **({"more_missing_parts": more} if more else {}),
-        **({"missing_because": run.absent(folder, 3)} if missing else {}),
-        "samples": len(nodes),
-        "bytes": size,
-        "truncated": truncated,
-        "nodes": _spread(nodes),
-        "ranks": _spread(ranks),
-        "conditions": {
-            **{name: dict(counts.most_common()) for name, counts in words.items()},
-            **{name: _spread(found) for name, found in numbers.items()},
-        },
-    }
-
-
-def _spread(values: Sequence[float]) -> dict[str, float] | None:
-    if not values:
-        return None
-    return {"min": min(values), "mean": sum(values) / len(values), "max": max(values)}
 
 
 def run_lines(summary: Mapping[str, Any]) -> Iterator[str]:
