@@ -1,9 +1,9 @@
 """Files and folders written whole: as a draft beside the target, then renamed over it.
 
-The draft of ``out`` lies in the hidden folder ``.out.draft`` beside it, which is locked while a
-process is at work. What a killed process left there is cleared by the next one that writes or
-resumes; an older folder that was just being replaced is put back in its place. Several files that
-were just being put in their places are finished by the next process that reads or writes them.
+The draft of ``out`` is in the hidden folder ``.out.draft`` beside it, which is locked while a
+process writes. The next process that writes or resumes clears what a killed one left, and puts back
+an older folder that was being replaced. The next process that reads or writes several files that
+were being moved to their places finishes the move.
 """
 
 import contextlib
@@ -31,12 +31,8 @@ _DRAFT = ".draft"
 def file_lock(file: Path, guarded: Path) -> Iterator[None]:
     """Hold the lock ``file`` for this process inside the block; its folder is made if missing.
 
-    The lock is one of the system's (``flock``), so that a killed process holds nothing. The file is
-    removed at the end.
-
-    Args:
-        file: The lock.
-        guarded: What it guards, for the message.
+    The lock is one of the system's (``flock``), which a killed process gives up. The file is
+    removed at the end. ``guarded`` is what it guards, for the message.
 
     Raises:
         UsageError: If another process holds it.
@@ -94,7 +90,7 @@ def _lock(descriptor: int, guarded: Path) -> None:
 
 
 def _is_still(descriptor: int, file: Path) -> bool:
-    """Return whether the open file is the one of that name, not one that was removed since."""
+    """Return whether the open file still has that name."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(file))
     except FileNotFoundError:
@@ -110,7 +106,7 @@ class FolderKind:
     """A kind of folder that layerdag writes as a whole.
 
     Attributes:
-        name: What such a folder holds, for messages: "a checkpoint", "samples".
+        name: Its content, for messages: "a checkpoint", "samples".
         doubt: Returns why a folder is not provably of this kind ("holds 'x', which ..."), or "".
     """
 
@@ -150,11 +146,6 @@ def atomic_folder(target: str | Path, kind: FolderKind, *, overwrite: bool) -> I
 
     On an exception whatever was written is removed and an older ``target`` stays untouched.
 
-    Args:
-        target: The folder to make.
-        kind: Of the folder.
-        overwrite: Whether an older one of the same kind may be replaced.
-
     Raises:
         UsageError: If ``target`` may not be replaced (``require_replaceable``), or another process
             is just writing it.
@@ -186,8 +177,8 @@ def install_folder(made: Path, target: str | Path, kind: FolderKind, *, overwrit
 def discard_folder(target: Path) -> None:
     """Remove a folder with all it holds, if it is there.
 
-    It leaves its place at once and is taken apart beside it, so that whoever is killed on the way
-    leaves no part of it that could be taken for the whole.
+    It is moved away first and then removed, so that a killed process leaves no part of it that
+    could be taken for the whole.
 
     Raises:
         UsageError: If another process is just writing ``target``.
@@ -224,9 +215,9 @@ def require_replaceable(target: Path, kind: FolderKind, *, overwrite: bool) -> N
 
 
 def unexpected_files(folder: Path, known: Callable[[str], bool]) -> str:
-    """Return a word on the first entry of ``folder`` that ``known`` does not name, or "".
+    """Return a sentence on the first entry of ``folder`` that ``known`` refuses, or "".
 
-    A draft of a known name, which a killed process left, is no stranger.
+    A draft that a killed process left counts by its name.
     """
     ours = _DROPPINGS | {LOCK}
     names = sorted(
@@ -263,17 +254,17 @@ _FEW_FILES = 100  # more are written to the disk at once, which takes a fraction
 def write_files(
     prefix: str | Path, files: Iterable[tuple[Path, bytes]], replaced: Iterable[Path] = ()
 ) -> None:
-    """Write files that lie beside each other: all of them or none, whenever the process is killed.
+    """Write files of one folder: all of them or none, even if the process is killed.
 
-    They are written in a folder beside, which takes another name when it is whole; from then on
-    they count as written, and whoever reads the prefix (`settle`) or writes it finishes what a
-    killed process left to do. For other programs, that need the last file, the older version of it
-    is removed before anything else changes and the new one comes last: they find no mixture either.
+    They are written to a draft folder, which is renamed when it is complete. From then on they
+    count as written, and the next reader (`settle`) or writer of the prefix finishes a move that
+    was cut short. For other programs, which need the last file, its older version is removed before
+    anything else changes, and the new one comes last, so that they see no mixture either.
 
     Args:
-        prefix: Path that their names begin with; names the lock.
-        files: Path and content of each, in the order in which they are put in their places.
-        replaced: Older files that are removed before that.
+        prefix: Beginning of their paths; names the lock.
+        files: Path and content of each, in the order of their moves.
+        replaced: Older files that are removed first.
 
     Raises:
         UsageError: If another process is just writing this prefix.
@@ -305,11 +296,7 @@ def write_files(
 
 
 def _place(target: Path, holder: Path) -> None:
-    """Put files that are whole in their places, as far as that is still to be done.
-
-    Raises:
-        DataError: If what lies there was not written by `write_files`.
-    """
+    """Move complete files to their places; DataError if `write_files` did not write them."""
     import shutil  # slow to import, and most commands only read
 
     whole = _whole(target, holder)
@@ -354,13 +341,11 @@ _PATIENCE_S = 30.0  # files are put in place in far less, unless the disk is bus
 
 
 def settle(prefix: str | Path) -> None:
-    """Finish what a killed process left of files that it was putting in their places.
-
-    Readers call it first. What a process is still writing elsewhere is left alone.
+    """Finish a move of files that a killed process began; readers call it first.
 
     Raises:
-        UsageError: If a process is just putting them there and does not end, or the place cannot
-            be written.
+        UsageError: If another process is moving them and does not end, or the folder cannot be
+            written.
         DataError: If they were not written by `write_files`.
     """
     target = Path(prefix)
@@ -371,14 +356,10 @@ def settle(prefix: str | Path) -> None:
     while _whole(target, holder).is_dir():
         try:
             recover(target)
-        except UsageError:
+        except (UsageError, FileNotFoundError):  # written, or just removed, by another process
             if time.monotonic() > end:
                 raise
             time.sleep(0.05)
-        except FileNotFoundError:
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.05)  # its writer ended, and removed the folder, while it was looked at
         except OSError as error:
             raise UsageError(
                 f"{target}: its files were being replaced when the process that wrote them ended, "
@@ -388,15 +369,12 @@ def settle(prefix: str | Path) -> None:
 
 
 def entries_in(folder: Path) -> list[Path]:
-    """Return what a folder holds, in order, without drafts.
-
-    What killed processes left to do there is finished first (`settle`).
-    """
+    """Return the sorted entries of a folder without drafts, after `settle`."""
     return sorted(folder / entry.name for entry in _settled(folder))
 
 
 def entries_below(folder: Path) -> list[Path]:
-    """Return what a folder and the folders in it hold, as `entries_in`."""
+    """Return the entries of a folder and of the folders in it, as `entries_in`."""
     found: list[Path] = []
     waiting = [folder]
     while waiting:
@@ -445,12 +423,10 @@ def _is_holder(path: Path) -> bool:
 
 
 def _whole(target: Path, holder: Path) -> Path:
-    """Return where files lie that are whole and go to their places."""
     return holder / f"{target.name}.new"
 
 
 def _aside(target: Path, holder: Path) -> Path:
-    """Return where the folder that ``target`` was lies while it is replaced."""
     return holder / f"{target.name}.old"
 
 
@@ -475,7 +451,7 @@ def _holder(target: Path) -> Iterator[Path]:
 
 
 def _clear(target: Path, holder: Path) -> None:
-    """Remove drafts; a folder that was set aside goes back first if nothing is in its place."""
+    """Remove drafts; a folder that was set aside goes back if nothing is in its place."""
     import shutil  # slow to import, and most commands only read
 
     if _whole(target, holder).is_dir():
@@ -511,12 +487,7 @@ def swap(made: Path, target: Path, aside: Path) -> None:
 
     Where the system can exchange two names (Linux, most file systems), there is no moment without
     ``target``. Elsewhere ``target`` is moved to ``aside`` first, and moved back if the second
-    rename fails; after a kill between the two it is found there (``files.recover``).
-
-    Args:
-        made: The new directory, on the same file system.
-        target: Its place.
-        aside: A free name on the same file system.
+    rename fails; after a kill between the two, ``recover`` finds it there.
     """
     if not os.path.lexists(target):
         os.rename(made, target)

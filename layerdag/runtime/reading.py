@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, Protocol, runtime_checkable
+from typing import BinaryIO
 
 from layerdag.errors import DataError, LayerdagError, UsageError
 
@@ -58,7 +58,7 @@ class Limits:
 
 
 def written_bytes(nodes: int, file_format: str) -> int:
-    """Return about how many bytes so many nodes take, those of all ranks together."""
+    """Return about how many bytes the nodes of all ranks take together."""
     return nodes * NODE_BYTES[file_format]
 
 
@@ -103,8 +103,8 @@ _UNKNOWN = 4 << 30
 def available_memory() -> int:
     """Return the bytes that this process can still take without swapping or being refused.
 
-    The least of what the machine has free, what the control group (container) allows and what the
-    process's own limits (``ulimit -v``, ``ulimit -d``) allow.
+    The minimum of free memory, the limit of the control group (container) and the process's own
+    limits (``ulimit -v``, ``ulimit -d``).
     """
     known = [found for found in (_free(), _group_left(), *_process_left()) if found is not None]
     return max(0, min(known, default=_UNKNOWN))
@@ -156,7 +156,7 @@ def _table(path: Path) -> dict[str, int]:
 
 
 def _number(path: Path) -> int | None:
-    """Return the number in a file of the kernel; None for "max" or no such file."""
+    """Return the number in a file of the kernel; None for "max" or a missing file."""
     try:
         return int(path.read_text())
     except (OSError, ValueError):
@@ -189,53 +189,33 @@ _UNASKED = 1 << 20  # to ask how much memory is free takes ten times as long as 
 _XZ_MEMORY = 1 << 30
 
 
-@runtime_checkable
-class _Decompressor(Protocol):
-    @property
-    def eof(self) -> bool:
-        """Whether the member has ended."""
-
-    @property
-    def needs_input(self) -> bool:
-        """Whether all input so far has been used."""
-
-    @property
-    def unused_data(self) -> bytes:
-        """Bytes behind the end of the member."""
-
-    def decompress(self, data: bytes, max_length: int) -> bytes:
-        """Return up to ``max_length`` bytes."""
-
-
 class _Gunzip:
+    """zlib with the attributes of ``lzma.LZMADecompressor``."""
+
+    needs_input, eof, unused_data = True, False, b""
+
     def __init__(self) -> None:
         # 16 + MAX_WBITS: a gzip header is expected and its checksum verified.
         self._inflater = zlib.decompressobj(16 + zlib.MAX_WBITS)
 
-    @property
-    def eof(self) -> bool:
-        return self._inflater.eof
-
-    @property
-    def needs_input(self) -> bool:
-        return not self._inflater.unconsumed_tail
-
-    @property
-    def unused_data(self) -> bytes:
-        return self._inflater.unused_data
-
     def decompress(self, data: bytes, max_length: int) -> bytes:
-        return self._inflater.decompress(self._inflater.unconsumed_tail + data, max_length)
+        found = self._inflater.decompress(self._inflater.unconsumed_tail + data, max_length)
+        self.needs_input = not self._inflater.unconsumed_tail
+        self.eof, self.unused_data = self._inflater.eof, self._inflater.unused_data
+        return found
+
+
+_Decompressor = _Gunzip | lzma.LZMADecompressor
 
 
 class Unpacked:
-    """The content of an open file, read from front to back and unpacked on the way.
+    """A stream of the content of an open file, which may be packed.
 
     Args:
-        file: Plain, gzip or xz; several members or streams follow each other.
+        file: Plain, gzip or xz, of one or several members or streams.
         source: Its name for messages.
-        size: Its length in bytes, which bounds what an archive may hold.
-        error: What is raised where it is damaged or holds too much.
+        size: Its length in bytes, which bounds the unpacked size.
+        error: Class of the error if it is damaged or unpacks to too much.
     """
 
     def __init__(self, file: BinaryIO, source: str, size: int, error: type[LayerdagError]) -> None:
@@ -301,7 +281,7 @@ class Unpacked:
         return b""
 
     def _next_member(self) -> _Decompressor | None:
-        """Return what unpacks the next member, after padding; None at the end of the file."""
+        """Return the decompressor of the next member, after padding; None at the end."""
         self._rest = self._rest.lstrip(b"\x00")
         while not self._rest and (more := self._file.read(_PIECE)):
             self._rest = more.lstrip(b"\x00")
@@ -309,7 +289,7 @@ class Unpacked:
 
 
 def _decompressor(start: bytes) -> Callable[[], _Decompressor] | None:
-    """Return what unpacks a file that starts so; None for a plain one."""
+    """Return the decompressor of a file by its first bytes; None for a plain one."""
     if start[:2] == b"\x1f\x8b":
         return _Gunzip
     if start[:6] == b"\xfd7zXZ\x00":
@@ -321,13 +301,9 @@ def _decompressor(start: bytes) -> Callable[[], _Decompressor] | None:
 def open_unpacked(path: str | Path, error: type[LayerdagError] = DataError) -> Iterator[Unpacked]:
     """Open a file that may be compressed with gzip or xz.
 
-    Args:
-        path: A file.
-        error: What is raised where it cannot be read.
-
     Raises:
-        LayerdagError: Of the kind asked for, if there is no such file; while it is read, if it is
-            damaged or holds too much.
+        LayerdagError: ``error``, if there is no such file; while it is read, if it is damaged or
+            unpacks to too much.
     """
     try:
         with Path(path).open("rb") as file:
@@ -345,14 +321,10 @@ def read_whole(
 ) -> bytes:
     """Return the content of a file, unpacked if it is gzip or xz.
 
-    Args:
-        path: A file.
-        limit: Bytes at most; ``MAX_BYTES`` or half of the memory that is left where not given.
-        error: What is raised where it cannot be read.
-
     Raises:
-        LayerdagError: Of the kind asked for, if the file does not exist, is a folder, is empty, is
-            a damaged archive, or holds more than ``limit`` bytes.
+        LayerdagError: ``error``, if the file does not exist, is a folder, is empty, is a damaged
+            archive, or holds more than ``limit`` bytes (by default ``MAX_BYTES`` or half of the
+            free memory).
     """
     whole, most = io.BytesIO(), MAX_BYTES if limit is None else limit
     with open_unpacked(path, error) as stream:

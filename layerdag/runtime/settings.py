@@ -1,11 +1,10 @@
 """Settings from outside: YAML of bounded size, and dataclasses from nested mappings.
 
 A few lines of YAML can stand for more than memory holds, since anchors multiply. One function fills
-a tree from YAML, from a checkpoint's JSON and from keywords, so that an unknown name and a value of
-another type are refused alike everywhere.
+dataclasses from YAML, from a checkpoint's JSON and from keywords, so that they all refuse unknown
+names and values of another type.
 """
 
-import contextlib
 import inspect
 import re
 import types
@@ -38,7 +37,7 @@ def nearest(name: object, known: Iterable[str]) -> str | None:
 
 
 def attribute_docs(kind: type) -> dict[str, str]:
-    """Return what the docstring of a dataclass says of each of its attributes, on one line."""
+    """Return the description of each attribute in the docstring of a dataclass, on one line."""
     text = inspect.getdoc(kind) or ""
     part = re.search(r"^Attributes:\n((?:    .*\n?|\n)+)", text, re.MULTILINE)
     found = re.findall(r"^    (\w+): (.*(?:\n     +.*)*)", part[1] if part else "", re.MULTILINE)
@@ -65,93 +64,69 @@ MAX_YAML_CHARACTERS = 500_000
 MAX_VALUES = 100_000
 """No configuration file holds more values; a reference to an anchor counts with all it holds."""
 
-_TOO_MANY = (
-    f"it stands for more than {MAX_VALUES:,} values; write no anchors that repeat each other"
-)
-
 
 def load_yaml(text: str) -> Any:
     """Return the content of a YAML document; only plain values are made.
 
     Raises:
-        yaml.YAMLError: If it is no YAML, stands for more than ``MAX_VALUES`` values, has a value
-            that contains itself or a key twice, nests too deeply, or writes a value that its type
-            does not have.
+        yaml.YAMLError: If it is not YAML, is too long, stands for more than ``MAX_VALUES`` values,
+            contains itself, has a key twice, nests too deeply, or has a value that does not fit
+            its type.
     """
-    with _faults_of_yaml():
-        _refuse_long(text)
-        _composed(text, yaml.SafeLoader)
-        return yaml.safe_load(text)
+    return _loaded(text, yaml.SafeLoader)
 
 
 def load_yaml_texts(text: str) -> Any:
-    """Return the content of a YAML document with every scalar as the text that it is.
-
-    Raises:
-        yaml.YAMLError: As ``load_yaml``.
-    """
-    with _faults_of_yaml():
-        _refuse_long(text)
-        _composed(text, yaml.BaseLoader)
-        # Makes nothing but texts, lists and mappings.
-        return yaml.load(text, Loader=yaml.BaseLoader)
+    """Return the content of a YAML document with every scalar as text. Raises as ``load_yaml``."""
+    return _loaded(text, yaml.BaseLoader)  # makes nothing but texts, lists and mappings
 
 
-def _refuse_long(text: str) -> None:
+def _loaded(text: str, loader: type[yaml.SafeLoader] | type[yaml.BaseLoader]) -> Any:
     if len(text) > MAX_YAML_CHARACTERS:
         raise yaml.YAMLError(
             f"it has {len(text):,} characters; at most {MAX_YAML_CHARACTERS:,} are read"
         )
-
-
-@contextlib.contextmanager
-def _faults_of_yaml() -> Iterator[None]:
     try:
-        yield
+        root: yaml.Node | None = yaml.compose(text, Loader=loader)
+        if root is not None:
+            if _values(root, {}) > MAX_VALUES:
+                raise yaml.YAMLError(
+                    f"it stands for more than {MAX_VALUES:,} values; write no anchors that repeat "
+                    "each other"
+                )
+            _refuse_keys_twice(root)
+        return yaml.load(text, Loader=loader)
     except RecursionError:
         raise yaml.YAMLError("values are nested too deeply") from None
     except (ValueError, AttributeError) as error:
         raise yaml.YAMLError(f"a value is not of the type that it is written as: {error}") from None
 
 
-def _composed(text: str, loader: type[yaml.SafeLoader] | type[yaml.BaseLoader]) -> yaml.Node | None:
-    """Return the tree of a document; raises YAMLError if it stands for too many values."""
-    root: yaml.Node | None = yaml.compose(text, Loader=loader)
-    if root is not None and _values(root, {}) > MAX_VALUES:
-        raise yaml.YAMLError(_TOO_MANY)
-    if root is not None:
-        _refuse_keys_twice(root)
-    return root
+def _children(node: yaml.Node) -> list[yaml.Node]:
+    if isinstance(node, yaml.MappingNode):
+        return [end for pair in node.value for end in pair]
+    return list(node.value) if isinstance(node, yaml.SequenceNode) else []
 
 
 def _refuse_keys_twice(root: yaml.Node) -> None:
     todo, seen = [root], {id(root)}
     while todo:
         node = todo.pop()
-        children: list[yaml.Node] = []
         if isinstance(node, yaml.MappingNode):
             keys = [str(key.value) for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
             twice = next((key for key, count in Counter(keys).items() if count > 1), None)
             if twice is not None:
                 line = node.start_mark.line + 1
                 raise yaml.YAMLError(f"key '{twice}' stands twice in the mapping of line {line}")
-            children = [end for pair in node.value for end in pair]
-        elif isinstance(node, yaml.SequenceNode):
-            children = list(node.value)
-        todo += [child for child in children if id(child) not in seen]
-        seen.update(map(id, children))
+        todo += [child for child in _children(node) if id(child) not in seen]
+        seen.update(map(id, _children(node)))
 
 
 def _values(node: yaml.Node, known: dict[int, int]) -> int:
-    """Return how many values a node stands for; one that contains itself counts as too many."""
+    """Return the number of values that a node stands for, too many if it contains itself."""
     if id(node) not in known:
         known[id(node)] = MAX_VALUES + 1
-        children: list[yaml.Node] = []
-        if isinstance(node, yaml.MappingNode):
-            children = [end for pair in node.value for end in pair]
-        elif isinstance(node, yaml.SequenceNode):
-            children = list(node.value)
-        known[id(node)] = 1 + sum(_values(child, known) for child in children)
+        known[id(node)] = 1 + sum(_values(child, known) for child in _children(node))
     return known[id(node)]
 
 
@@ -232,7 +207,17 @@ def _cast(value: Any, hint: Any, where: str) -> Any:
     """Return ``value`` as the annotated type; refuse what is not of it."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):
-        return _cast_optional(value, arguments, hint, where)
+        if value is None and type(None) in arguments:
+            return None
+        others = [choice for choice in arguments if choice is not type(None)]
+        if len(others) == 1 and others[0] not in _WORDS:
+            return _cast(value, others[0], where)
+        for choice in others:
+            try:
+                return _cast(value, choice, where)
+            except ConfigError:
+                continue
+        raise ConfigError(f"'{where}' must be {_in_words(hint)}, found {value!r:.40}.")
     if origin is tuple and isinstance(value, list | tuple):
         return tuple(_cast(item, arguments[0], where) for item in value)
     if origin is typing.Literal and value in arguments:
@@ -248,20 +233,6 @@ def _cast(value: Any, hint: Any, where: str) -> Any:
     if not fits or (isinstance(value, bool) and plain in (int, float)):
         raise ConfigError(f"'{where}' must be {_in_words(hint)}, found {value!r:.40}.")
     return value
-
-
-def _cast_optional(value: Any, choices: tuple[Any, ...], hint: Any, where: str) -> Any:
-    if value is None and type(None) in choices:
-        return None
-    others = [choice for choice in choices if choice is not type(None)]
-    if len(others) == 1 and others[0] not in _WORDS:
-        return _cast(value, others[0], where)
-    for choice in others:
-        try:
-            return _cast(value, choice, where)
-        except ConfigError:
-            continue
-    raise ConfigError(f"'{where}' must be {_in_words(hint)}, found {value!r:.40}.")
 
 
 def _in_words(hint: Any) -> str:
