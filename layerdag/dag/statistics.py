@@ -120,11 +120,6 @@ class GraphStatistics:
         """Largest number of nodes of a layer."""
         return self.layer_sizes[-1][0]
 
-    @property
-    def mean_in_degree(self) -> float:
-        """Edges per node."""
-        return sum(self.edge_types) / sum(self.attributes[0])
-
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-serializable data that ``from_dict`` accepts."""
         return asdict(self)

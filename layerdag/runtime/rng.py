@@ -59,13 +59,3 @@ def derive_seed(seed: int, *names: str | int) -> int:
 def numpy_generator(seed: int, *names: str | int) -> np.random.Generator:
     """Return a numpy generator for the stream ``names`` of ``seed``."""
     return np.random.default_rng(derive_seed(seed, *names))
-
-
-def sample_uniforms(sample_seeds: list[int], *names: str | int, count: int) -> np.ndarray:
-    """Return uniforms in [0, 1) of shape (samples, count), one independent stream per sample.
-
-    Row ``i`` depends on ``sample_seeds[i]`` and ``names`` alone, never on its batch mates: this is
-    what makes a sampled graph the same whatever the batch size.
-    """
-    rows = [numpy_generator(seed, *names).random(count) for seed in sample_seeds]
-    return np.stack(rows) if rows else np.zeros((0, count))

@@ -10,6 +10,7 @@ import numpy as np
 from layerdag.dag.graph_set import GraphSet
 from layerdag.errors import DataError
 from layerdag.evaluation.metrics.base import (
+    PAIR_BITS,
     AttributeMetrics,
     AttributeView,
     Comparison,
@@ -212,8 +213,8 @@ class _Pairs:
 
 
 def _pair_code(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Return one integer for each pair of codes below 2**31."""
-    pair: np.ndarray = (first.astype(np.int64) << 31) | second
+    """Return one integer for each pair of codes below 2**PAIR_BITS."""
+    pair: np.ndarray = (first.astype(np.int64) << PAIR_BITS) | second
     return pair
 
 

@@ -41,6 +41,8 @@ WIDTH = 35
 _NODES_AT_ONCE = 1 << 13
 _PAIRS_AT_ONCE = 1 << 20
 _LARGE = 100.0
+_LOST = 1e-12
+"""Error of a squared distance, relative to itself and to squared lengths of vectors, at most."""
 _MANY_GRAPHS = 4096
 
 
@@ -146,14 +148,14 @@ def manifold_scores(real_BF: np.ndarray, other_BF: np.ndarray) -> dict[str, floa
 
 
 def _scores(real_BF: np.ndarray, other_BF: np.ndarray, radius_B: np.ndarray) -> dict[str, float]:
-    other_radius_B = _radius(other_BF)
     around_B = np.zeros(len(other_BF), dtype=np.int64)
     is_covered, is_recalled = [], []
-    for rows, distance_BB in _distances(real_BF, other_BF):
-        in_real_ball_BB = distance_BB <= radius_B[rows, None]
+    for in_real_ball_BB, in_other_ball_BB in _in_balls(
+        real_BF, other_BF, radius_B, _radius(other_BF)
+    ):
         around_B += in_real_ball_BB.sum(axis=0)
         is_covered.append(in_real_ball_BB.any(axis=1))
-        is_recalled.append((distance_BB <= other_radius_B).any(axis=1))
+        is_recalled.append(in_other_ball_BB.any(axis=1))
     return {
         "precision": float((around_B > 0).mean()),
         "recall": float(np.concatenate(is_recalled).mean()),
@@ -162,12 +164,27 @@ def _scores(real_BF: np.ndarray, other_BF: np.ndarray, radius_B: np.ndarray) -> 
     }
 
 
-def _distances(x_BF: np.ndarray, y_BF: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
-    """Yield some rows after others, and their exact distances to all of ``y_BF``."""
+def _in_balls(
+    x_BF: np.ndarray, y_BF: np.ndarray, x_radius_B: np.ndarray, y_radius_B: np.ndarray
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield for some ``x`` after others which ``y`` are in their balls, and in whose they are.
+
+    Matrix products are off in the last digits. Rows where these decide, as between equal graphs,
+    are computed again by the definition.
+    """
     from scipy.spatial.distance import cdist
 
-    for rows in _blocks(len(x_BF), len(y_BF)):
-        yield rows, cdist(x_BF[rows], y_BF)
+    lost = _LOST * max(float(np.einsum("bf,bf->b", z, z).max()) for z in (x_BF, y_BF))
+    for rows, d2_BB in _squared_distances(x_BF, y_BF):
+        radius_B1 = x_radius_B[rows, None]
+        inside, is_close_b = [], np.zeros(len(d2_BB), dtype=bool)
+        for radius in (radius_B1, y_radius_B):
+            inside.append(d2_BB <= radius**2)
+            is_close_b |= (np.abs(d2_BB - radius**2) <= lost + _LOST * radius**2).any(axis=1)
+        distance_bB = cdist(x_BF[rows][is_close_b], y_BF)
+        inside[0][is_close_b] = distance_bB <= radius_B1[is_close_b]
+        inside[1][is_close_b] = distance_bB <= y_radius_B
+        yield inside[0], inside[1]
 
 
 def _blocks(rows: int, columns: int) -> Iterator[slice]:
@@ -179,9 +196,15 @@ def _radius(x_BF: np.ndarray) -> np.ndarray:
     """Return the distance of each graph to its k-th nearest neighbor, shape (B,)."""
     if len(x_BF) <= NEIGHBORS:
         raise DataError(f"Balls of {NEIGHBORS} neighbors need more graphs than {len(x_BF)}.")
-    # The nearest of all is the graph itself.
-    parts = [np.partition(d, NEIGHBORS, axis=1)[:, NEIGHBORS] for _, d in _distances(x_BF, x_BF)]
-    return np.concatenate(parts)
+    from scipy.spatial.distance import cdist
+
+    found = []
+    for rows, d2_BB in _squared_distances(x_BF, x_BF):
+        # The nearest of all is the graph itself.
+        near_BK = np.argpartition(d2_BB, NEIGHBORS, axis=1)[:, : NEIGHBORS + 1]
+        for x_F, near_K in zip(x_BF[rows], near_BK, strict=True):
+            found.append(cdist(x_F[None], x_BF[near_K]).max())
+    return np.array(found)
 
 
 def _all_scores(comparison: Comparison) -> tuple[Scores, list[Scores]]:
@@ -300,9 +323,10 @@ def _kernel_sums(
     exact = len(y_RB) if len(y_BF) < _MANY_GRAPHS else 1
     exact_BR = np.ascontiguousarray(y_RB[:exact].T)
     single_BR = y_RB[exact:].T.astype(np.float32)
-    for rows in _blocks(len(x_BF), len(y_BF)):
-        first = rows.start if x_BF is y_BF else 0
-        k_BB = np.exp(-0.5 * _squared_distances(x_BF[rows], y_BF[first:]))
+    for rows, k_BB in _squared_distances(x_BF, y_BF, upper=x_BF is y_BF):
+        first = y_RB.shape[1] - k_BB.shape[1]
+        k_BB *= -0.5
+        np.exp(k_BB, out=k_BB)
         if x_BF is y_BF:  # symmetric: the columns before are those of rows before
             k_BB[:, len(k_BB) :] *= 2
         parts = [k_BB @ exact_BR[first:], k_BB.astype(np.float32) @ single_BR[first:]]
@@ -311,22 +335,30 @@ def _kernel_sums(
     return total_R, total
 
 
-def _squared_distances(x_BF: np.ndarray, y_BF: np.ndarray) -> np.ndarray:
-    """Return squared Euclidean distances but for the last digits.
+def _squared_distances(
+    x_BF: np.ndarray, y_BF: np.ndarray, *, upper: bool = False
+) -> Iterator[tuple[slice, np.ndarray]]:
+    """Yield some rows after others, and their squared Euclidean distances but for the last digits.
+
+    ``upper`` leaves out the columns before the first of these rows.
 
     Features that are large somewhere, as one is that all real graphs share and few samples lack,
     would cost the others their digits in |x|^2 - 2 x y + |y|^2: they are compared apart.
     """
     from scipy.spatial.distance import cdist
-    from sklearn.metrics.pairwise import euclidean_distances
 
     large_F = np.maximum(np.abs(x_BF).max(axis=0), np.abs(y_BF).max(axis=0)) > _LARGE
-    d2_BB: np.ndarray = np.zeros((len(x_BF), len(y_BF)))
-    if not large_F.all():
-        d2_BB += euclidean_distances(x_BF[:, ~large_F], y_BF[:, ~large_F], squared=True)
-    if large_F.any():
-        d2_BB += cdist(x_BF[:, large_F], y_BF[:, large_F], "sqeuclidean")
-    return d2_BB
+    x_large_BF, y_large_BF = x_BF[:, large_F], y_BF[:, large_F]
+    x_BF, y_BF = x_BF[:, ~large_F], y_BF[:, ~large_F]
+    x_B1, y_B1 = (np.einsum("bf,bf->b", z, z)[:, None] for z in (x_BF, y_BF))
+    left_BF = np.concatenate([-2 * x_BF, x_B1, np.ones_like(x_B1)], axis=1)
+    right_BF = np.concatenate([y_BF, np.ones_like(y_B1), y_B1], axis=1)
+    for rows in _blocks(len(x_BF), len(y_BF)):
+        first = rows.start if upper else 0
+        d2_BB = left_BF[rows] @ right_BF[first:].T
+        if large_F.any():
+            d2_BB += cdist(x_large_BF[rows], y_large_BF[first:], "sqeuclidean")
+        yield rows, d2_BB
 
 
 def _sizes(comparison: Comparison) -> list[np.ndarray]:

@@ -239,7 +239,6 @@ def test_counts_of_a_fork():
     assert found.layer_sizes == ((1, 2), (2, 2))
     assert found.layer_counts == ((2, 2),)
     assert (found.max_in_degree, found.max_out_degree, found.max_layer_size) == (1, 2, 2)
-    assert found.mean_in_degree == pytest.approx(2 / 3)
 
 
 def test_what_the_sizes_do_not_allow_is_refused():

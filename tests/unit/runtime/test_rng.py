@@ -2,7 +2,7 @@ import numpy as np
 import torch
 from random_words import splitmix_finalizer
 
-from layerdag.runtime.rng import derive_seed, sample_uniforms, scrambled
+from layerdag.runtime.rng import derive_seed, scrambled
 
 WORDS = [0, 1, -1, 2**63 - 1, -(2**63), 0x123456789ABCDEF]
 
@@ -16,9 +16,3 @@ def test_arrays_and_tensors_are_scrambled_as_splitmix_does():
 
 def test_streams_of_different_names_differ():
     assert len({derive_seed(0, "node"), derive_seed(0, "edge"), derive_seed(1, "node")}) == 3
-
-
-def test_a_sample_has_the_same_numbers_whatever_its_batch_mates():
-    together = sample_uniforms([5, 6, 7], "node", 3, count=4)
-    alone = sample_uniforms([6], "node", 3, count=4)
-    assert np.array_equal(together[1:2], alone)
