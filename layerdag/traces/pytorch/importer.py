@@ -458,7 +458,9 @@ def _match(
     kernels_of: dict[int, list[int]] = {}
     for node, event in device.operator_of.items():
         handle = handles.get(id(event), -1)
-        while handle not in at_handle and handle in host.inside:
+        passed: set[int] = set()  # a trace may give several operators one handle
+        while handle not in at_handle and handle in host.inside and handle not in passed:
+            passed.add(handle)
             handle = host.inside[handle]
         position = at_handle.get(handle)
         if position is not None:

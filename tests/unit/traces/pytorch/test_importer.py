@@ -305,6 +305,16 @@ def test_a_kernel_of_an_operator_inside_a_kept_one_belongs_to_the_kept_one(tmp_p
     assert attributes(result.trace, 1)["num_ops"] == 2 * 4 * 4 * 4
 
 
+def test_nested_operators_that_share_a_handle_do_not_keep_the_search_going(tmp_path):
+    inner = node(6, "aten::copy_", COPY_, (tensor(20), tensor(1)), (tensor(20),))
+    outer = node(5, "aten::view", VIEW, (tensor(20),), (tensor(20),))
+    for each in (inner, outer):
+        each["attrs"][0]["value"] = 0
+    copied = [event("cpu_op", "aten::view", 50, 9), event("cpu_op", "aten::copy_", 51, 7)]
+    events = [*profile(0, 0), *copied, launch(3, 52), kernel(3, 60, 5)]
+    assert joined(tmp_path, [*HOST, inner, outer], events).joined_fraction == pytest.approx(2 / 3)
+
+
 def test_a_kernel_that_no_host_operation_launched_stays_as_it_is(tmp_path):
     events = [*profile(503, 504), launch(9, 60), kernel(9, 70, 5)]
     result = joined(tmp_path, HOST, events)
