@@ -6,9 +6,10 @@ from pathlib import Path
 
 from layerdag.codec.formats import Content, ReadOptions, Recognized, with_undescribed_groups
 from layerdag.errors import UsageError
+from layerdag.hardware.devices import HARDWARE, Hardware
 from layerdag.traces.analysis import summarize_trace
 from layerdag.traces.hlo.parser import read_program
-from layerdag.traces.hlo.program import HARDWARE, DeviceSplit, Hardware, program_workload
+from layerdag.traces.hlo.program import DeviceSplit, program_workload
 from layerdag.traces.pytorch.ranks import (
     ImportedJob,
     PyTorchFile,

@@ -35,6 +35,7 @@ from layerdag.graph.formats.graphml import read_graphml, write_graphml
 from layerdag.graph.formats.node_link import read_node_link
 from layerdag.graph.formats.program_json import read_program_json, write_program_json
 from layerdag.graph.formats.wfformat import read_wfformat, write_wfformat
+from layerdag.hardware.devices import HARDWARE, Hardware
 from layerdag.runtime.files import write_bytes
 from layerdag.runtime.reading import read_whole, require_parsable
 from layerdag.traces.analysis import undescribed_groups
@@ -48,7 +49,7 @@ from layerdag.traces.chakra.json_forms import (
 )
 from layerdag.traces.chakra.workload import read_groups, read_workload, write_workload
 from layerdag.traces.hlo.parser import read_program
-from layerdag.traces.hlo.program import HARDWARE, Hardware, program_workload
+from layerdag.traces.hlo.program import program_workload
 from layerdag.traces.pytorch.importer import import_pytorch
 from layerdag.traces.pytorch.ranks import import_ranks, refuse_missing_ranks
 from layerdag.traces.trace import Trace, Workload

@@ -4,11 +4,15 @@
 ``Device``; both are parts of the same row.
 """
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any
 
 from layerdag.errors import ConfigError, UsageError
+from layerdag.runtime.json_shape import from_json, parse_json, plain_reason
+from layerdag.runtime.reading import read_whole
 from layerdag.runtime.settings import did_you_mean
 
 Number = Any
@@ -222,19 +226,94 @@ FITTED_SHARES = {
 USUAL_SHARES = DeviceShares(0.78, 0.79)
 """Shares of a device that no step was fitted to: the mean of the others."""
 
-HESPAS_RATES: Mapping[str, tuple[float, float, Mapping[str, float]]] = {
-    name: (
+_MAX_JSON_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """A device that runs compiled programs, with rates per second by element type of MLIR.
+
+    ``peak_flops`` is that of types that are not listed; "tf32" is taken for matrix products and
+    convolutions of f32.
+    """
+
+    peak_flops: float
+    memory_bandwidth: float
+    per_datatype_flops: Mapping[str, float] = field(default_factory=dict)
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        rates = {"peak_flops": self.peak_flops, "memory_bandwidth": self.memory_bandwidth}
+        rates |= {f"per_datatype_flops.{name}": v for name, v in self.per_datatype_flops.items()}
+        for name, rate in rates.items():
+            if not 0 < rate < math.inf:
+                raise ConfigError(f"{name} is {rate}; it must be a positive number, per second.")
+
+    @classmethod
+    def from_name(cls, text: str) -> "Hardware":
+        """Return a preset by its name, or what a JSON file says.
+
+        Raises:
+            ConfigError: If it is neither, or a value is missing or no rate.
+        """
+        if text in HARDWARE:
+            return HARDWARE[text]
+        if not Path(text).is_file():
+            raise ConfigError(
+                f"There is no hardware '{text}'.{did_you_mean(text, HARDWARE)} Known: "
+                f"{', '.join(HARDWARE)}, or a JSON file with peak_flops and memory_bandwidth."
+            )
+        return cls.from_file(text)
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> "Hardware":
+        """Read ``{"peak_flops": ..., "memory_bandwidth": ..., "per_datatype_flops": {...}}``.
+
+        Raises:
+            ConfigError: If the file cannot be read, or a value is missing or no rate.
+        """
+        text = read_whole(path, _MAX_JSON_BYTES, ConfigError)
+        known = [each.name for each in fields(cls)]
+        try:
+            data = parse_json(text)
+            unknown = [key for key in data if key not in known] if isinstance(data, dict) else ()
+            if unknown:
+                raise ConfigError(
+                    f"unknown key '{unknown[0]}'.{did_you_mean(unknown[0], known)} Known: "
+                    f"{', '.join(known)}."
+                )
+            found = from_json(cls, data)
+        except ConfigError as error:
+            raise ConfigError(f"{path}: {error}") from None
+        except (ValueError, RecursionError) as error:
+            raise ConfigError(
+                f"{path}: {plain_reason(error)}; write a JSON object with peak_flops and "
+                "memory_bandwidth, per second."
+            ) from None
+        return replace(found, name=found.name or Path(path).stem)
+
+    def seconds(self, flops: int, mem_bytes: int, element: str, *, matrix: bool) -> float:
+        """Return the time of an operation: that of its operations or its bytes, if longer."""
+        listed = self.per_datatype_flops
+        peak = listed.get(element, self.peak_flops)
+        if matrix and element == "f32":
+            peak = listed.get("tf32", peak)
+        return max(flops / peak, mem_bytes / self.memory_bandwidth)
+
+
+HARDWARE = {
+    name: Hardware(
         9.7e12,
         DEVICES[name].bytes_per_s,
         {
             **dict.fromkeys(("f64", "f32", "i32", "si32", "ui32"), 19.5e12),
             **{"tf32": 156e12, "bf16": 312e12, "f16": 312e12, "i8": 624e12, "i1": 624e12},
         },
+        name,
     )
     for name in ("a100-40", "a100-80")
-} | {"tpu-v3": (63.3e12, DEVICES["tpu-v3"].bytes_per_s, {})}
-"""Rates that Hespas ships: of element types that are not listed, of memory, and of each element
-type of MLIR ("tf32" of matrix products in f32). Double precision is that of tensor cores."""
+} | {"tpu-v3": Hardware(63.3e12, DEVICES["tpu-v3"].bytes_per_s, {}, "tpu-v3")}
+"""Presets: the rates that Hespas ships. Double precision is that of tensor cores."""
 
 
 def require_device(name: str) -> Device:

@@ -36,6 +36,7 @@ READERS: tuple[str, ...] = (
     "graph/formats/repeated_blocks.py",
     "graph/formats/rows.py",
     "graph/formats/wfformat.py",
+    "hardware/devices.py",
     "programs/forward_program.py",
     "programs/host_traces.py",
     "programs/nodes.py",

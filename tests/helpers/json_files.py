@@ -31,6 +31,7 @@ from layerdag.graph.attributed_graph import (
     write_json,
     write_step_times,
 )
+from layerdag.hardware.devices import Hardware
 from layerdag.programs.forward_program import Program
 from layerdag.samples.manifest import PartIndex, SampleRun
 from layerdag.samples.reader import iter_samples
@@ -47,8 +48,6 @@ from layerdag.surrogates.files import load_surrogate, save_surrogate
 from layerdag.traces.chakra.corpus import read_index
 from layerdag.traces.chakra.json_forms import encode_feeder_json, encode_trace_json
 from layerdag.traces.chakra.workload import read_groups
-from layerdag.traces.hlo.program import Hardware
-from layerdag.traces.pytorch.kineto import read_durations
 from layerdag.traces.trace import Workload
 from layerdag.training.checkpoint import load_checkpoint, read_schema
 from layerdag.training.run_file import read_run_file, run_record, write_run_file
@@ -372,11 +371,6 @@ FILES = (
     JsonFile("step times", _step_time, read_step_time),
     JsonFile("labels", _text({"g0": {"label": 1.0, "family": "x"}, "g1": 2}), read_labels),
     JsonFile("groups", _text({"1": [0, 1]}), lambda path: read_groups(path, 2)),
-    JsonFile(
-        "durations",
-        _text({"cols": ["rf_id", "ts_us", "dur_us"], "rows": [[1, 2.0, 3.0]]}),
-        read_durations,
-    ),
     JsonFile("trace", _own_trace, read_any),
     JsonFile("feeder trace", _feeder, read_any),
     JsonFile("host trace", _host, read_any),
@@ -417,6 +411,7 @@ READERS: dict[str, tuple[str, ...]] = {
     "graph/formats/node_link.py": ("node-link", "Cytoscape", "JSON Graph Format", "graphology"),
     "graph/formats/program_json.py": ("program as a graph",),
     "graph/formats/wfformat.py": ("WfFormat 1.5", "WfFormat 1.4"),
+    "hardware/devices.py": ("hardware",),
     "programs/forward_program.py": ("program", "program with a constant"),
     "serving/requests.py": ("requests",),
     "simulator/calibration.py": ("machine",),
@@ -428,9 +423,8 @@ READERS: dict[str, tuple[str, ...]] = {
     "traces/chakra/corpus.py": ("index of a corpus",),
     "traces/chakra/json_forms.py": ("trace", "feeder trace"),
     "traces/chakra/workload.py": ("groups",),
-    "traces/hlo/program.py": ("hardware",),
     "traces/pytorch/host_trace.py": ("host trace",),
-    "traces/pytorch/kineto.py": ("profile", "durations"),
+    "traces/pytorch/kineto.py": ("profile",),
     "training/checkpoint.py": (
         *("meta of a checkpoint", "config of a checkpoint", "schema of a checkpoint"),
     ),

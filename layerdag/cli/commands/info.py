@@ -53,9 +53,10 @@ def run(args: argparse.Namespace) -> int:
     from layerdag.codec.formats import Content, ReadOptions, recognize
     from layerdag.graph.formats.summary import graph_summary
     from layerdag.samples.summary import run_summary
+    from layerdag.hardware.devices import Hardware
     from layerdag.traces.analysis import summarize
     from layerdag.traces.hlo.parser import read_program
-    from layerdag.traces.hlo.program import Hardware, summarize_program
+    from layerdag.traces.hlo.program import summarize_program
 
     found = recognize(args.workload)
     figures: Mapping[str, Any]

@@ -1,21 +1,17 @@
-"""A compiled program with its costs and traces, by region; peak rates of devices."""
+"""A compiled program with its costs and traces, by region."""
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
-from pathlib import Path
 
-from layerdag.errors import ConfigError, UsageError
+from layerdag.errors import UsageError
 from layerdag.hardware.collectives import COLLECTIVES
-from layerdag.hardware.devices import HESPAS_RATES
+from layerdag.hardware.devices import Hardware
 from layerdag.hardware.dtypes import mlir_bits
 from layerdag.hardware.hlo_operators import HLO_OPERATORS, HloKind
-from layerdag.runtime.json_shape import from_json, parse_json, plain_reason
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind
-from layerdag.runtime.reading import read_whole
-from layerdag.runtime.settings import did_you_mean
 from layerdag.traces.builder import NodeSpec, build_trace
 from layerdag.traces.trace import Attribute, NodeType, Trace, Wire, Workload
 
@@ -60,6 +56,10 @@ class Computation:
     element: str
     parents: tuple[int, ...]
     matrix: bool = False
+
+    def seconds(self, hardware: Hardware) -> float:
+        """Return its time on a device."""
+        return hardware.seconds(self.flops, self.mem_bytes, self.element, matrix=self.matrix)
 
 
 @dataclass(frozen=True)
@@ -127,100 +127,19 @@ def bytes_of(name: str, inputs: Sequence[ValueType], outputs: Sequence[ValueType
     return moved * math.ceil(inputs[0].element_bits / 8) if name == "sort" and inputs else moved
 
 
-_MAX_BYTES = 1 << 20
+def unlisted_rates(program: CompiledProgram, hardware: Hardware) -> tuple[Note, ...]:
+    """Return a note on each element type of matrix operations that has no rate of its own.
 
-
-@dataclass(frozen=True)
-class Hardware:
-    """A device.
-
-    Attributes:
-        peak_flops: Operations per second of element types that are not listed.
-        memory_bandwidth: Bytes per second.
-        per_datatype_flops: Operations per second by element type; "tf32" is taken for matrix
-            products and convolutions of f32.
+    A device without any such rates has one for all types.
     """
-
-    peak_flops: float
-    memory_bandwidth: float
-    per_datatype_flops: Mapping[str, float] = field(default_factory=dict)
-    name: str = ""
-
-    def __post_init__(self) -> None:
-        rates = {"peak_flops": self.peak_flops, "memory_bandwidth": self.memory_bandwidth}
-        rates |= {f"per_datatype_flops.{name}": v for name, v in self.per_datatype_flops.items()}
-        for name, rate in rates.items():
-            if not 0 < rate < math.inf:
-                raise ConfigError(f"{name} is {rate}; it must be a positive number, per second.")
-
-    @classmethod
-    def from_name(cls, text: str) -> "Hardware":
-        """Return a preset by its name, or what a JSON file says.
-
-        Raises:
-            ConfigError: If it is neither, or a value is missing or no rate.
-        """
-        if text in HARDWARE:
-            return HARDWARE[text]
-        if not Path(text).is_file():
-            raise ConfigError(
-                f"There is no hardware '{text}'.{did_you_mean(text, HARDWARE)} Known: "
-                f"{', '.join(HARDWARE)}, or a JSON file with peak_flops and memory_bandwidth."
-            )
-        return cls.from_file(text)
-
-    @classmethod
-    def from_file(cls, path: str | Path) -> "Hardware":
-        """Read ``{"peak_flops": ..., "memory_bandwidth": ..., "per_datatype_flops": {...}}``.
-
-        Raises:
-            ConfigError: If the file cannot be read, or a value is missing or no rate.
-        """
-        text = read_whole(path, _MAX_BYTES, ConfigError)
-        known = [each.name for each in fields(cls)]
-        try:
-            data = parse_json(text)
-            unknown = [key for key in data if key not in known] if isinstance(data, dict) else ()
-            if unknown:
-                raise ConfigError(
-                    f"unknown key '{unknown[0]}'.{did_you_mean(unknown[0], known)} Known: "
-                    f"{', '.join(known)}."
-                )
-            found = from_json(cls, data)
-        except ConfigError as error:
-            raise ConfigError(f"{path}: {error}") from None
-        except (ValueError, RecursionError) as error:
-            raise ConfigError(
-                f"{path}: {plain_reason(error)}; write a JSON object with peak_flops and "
-                "memory_bandwidth, per second."
-            ) from None
-        return replace(found, name=found.name or Path(path).stem)
-
-    def seconds(self, operation: Computation) -> float:
-        """Return the time of an operation: that of its operations or its bytes, if longer."""
-        listed = self.per_datatype_flops
-        peak = listed.get(operation.element, self.peak_flops)
-        if operation.matrix and operation.element == "f32":
-            peak = listed.get("tf32", peak)
-        return max(operation.flops / peak, operation.mem_bytes / self.memory_bandwidth)
-
-    def unlisted(self, program: "CompiledProgram") -> tuple[Note, ...]:
-        """Return a note on each element type of matrix operations that has no rate of its own.
-
-        A device without any such rates has one for all types.
-        """
-        found = NoteCollector(program.name)
-        for item in program.items if self.per_datatype_flops else ():
-            if isinstance(item, Computation) and item.matrix and item.element not in (
-                "", "f32", *self.per_datatype_flops
-            ):  # fmt: skip
-                effect = f"no rate of {self.name}; timed at its {self.peak_flops:.4g} per second"
-                found.add(NoteKind.DTYPE, item.element, effect, where=item.name)
-        return found.notes
-
-
-HARDWARE = {name: Hardware(*rates, name) for name, rates in HESPAS_RATES.items()}
-"""Presets: the rates that Hespas ships for these devices."""
+    found = NoteCollector(program.name)
+    known = ("", "f32", *hardware.per_datatype_flops)
+    for item in program.items if hardware.per_datatype_flops else ():
+        if isinstance(item, Computation) and item.matrix and item.element not in known:
+            rate = f"{hardware.peak_flops:.4g} per second"
+            effect = f"no rate of {hardware.name}; timed at its {rate}"
+            found.add(NoteKind.DTYPE, item.element, effect, where=item.name)
+    return found.notes
 
 
 class DeviceSplit(Enum):
@@ -276,7 +195,7 @@ def regions(
 
 
 def _joined(operations: list[Computation], hardware: Hardware, index: int) -> Region:
-    times = [hardware.seconds(operation) for operation in operations]
+    times = [operation.seconds(hardware) for operation in operations]
     longest = operations[max(range(len(times)), key=times.__getitem__)]
     return Region(
         f"region {index}",
@@ -299,7 +218,7 @@ def _individual(program: CompiledProgram, hardware: Hardware) -> Iterator[Region
         if isinstance(item, Collective):
             yield Region(item.name, 1, 0, 0, 0.0, "", item, parents)
         elif item.mem_bytes or item.flops:
-            seconds = hardware.seconds(item)
+            seconds = item.seconds(hardware)
             cost = (item.flops, item.mem_bytes, seconds)
             yield Region(item.name, 1, *cost, item.element, None, parents)
         else:
@@ -403,7 +322,7 @@ def summarize_program(program: CompiledProgram, hardware: Hardware | None = None
             len(items),
             sum(item.flops for item in items),
             sum(item.mem_bytes for item in items),
-            None if hardware is None else sum((hardware.seconds(item) for item in items), 0.0),
+            None if hardware is None else sum((item.seconds(hardware) for item in items), 0.0),
         )
         for name, items in of_name.items()
     ]
@@ -417,12 +336,12 @@ def summarize_program(program: CompiledProgram, hardware: Hardware | None = None
         len(computed),
         sum(row.flops for row in rows),
         sum(row.mem_bytes for row in rows),
-        None if hardware is None else sum((hardware.seconds(item) for item in computed), 0.0),
+        None if hardware is None else sum((item.seconds(hardware) for item in computed), 0.0),
         None if hardware is None else hardware.name,
         tuple(rows),
         collectives,
         tuple(longest),
-        program.notes if hardware is None else (*program.notes, *hardware.unlisted(program)),
+        program.notes if hardware is None else (*program.notes, *unlisted_rates(program, hardware)),
     )
 
 
@@ -480,7 +399,7 @@ def program_workload(
             made[parts] = _trace(program.name, nodes, parts)
         traces.append(made[parts])
     groups = {name: ranks for ranks, name in names.items() if name}
-    notes = (*program.notes, *hardware.unlisted(program))
+    notes = (*program.notes, *unlisted_rates(program, hardware))
     return Workload(tuple(traces), groups, program.name, notes)
 
 

@@ -9,12 +9,13 @@ from trace_examples import pair_workload
 
 from layerdag.datasets.job_programs import learned_sources
 from layerdag.datasets.sources import find_sources
+from layerdag.hardware.devices import Hardware
 from layerdag.runtime.notes import Note, NoteKind
 from layerdag.simulator.cluster import read_memory, read_network, read_system
 from layerdag.simulator.sweep import read_sweep
 from layerdag.traces.chakra.workload import write_workload
 from layerdag.traces.hlo.parser import read_program
-from layerdag.traces.hlo.program import Hardware, program_workload
+from layerdag.traces.hlo.program import program_workload
 from layerdag.workloads.study import read_study
 from layerdag.workloads.transformer.hugging_face import model
 from layerdag.workloads.transformer.job import transformer_job
@@ -139,7 +140,7 @@ CASES = (
             {"devices": [], "instances": [], "edges": []}, kind=NoteKind.VERSION),
     refused(CLUSTER, "FROB", "memory.json", read_memory, {"memory-type": "FROB"}),
     refused("simulator/sweep.py", "frobs", "sweep.yml", read_sweep, {"frobs": []}),
-    refused("traces/hlo/program.py", "frob", "device.json", Hardware.from_file,
+    refused("hardware/devices.py", "frob", "device.json", Hardware.from_file,
             {"peak_flops": 1, "memory_bandwidth": 1, "frob": 1}),
     refused(STUDIES, "frobs", "s.yaml", read_study, {**STUDY, "frobs": 1}),
     refused(STUDIES, "frobs", "s.yaml", read_study, {**STUDY, "plans": {"frobs": [1]}}),

@@ -11,15 +11,14 @@ from laws import tried
 
 import layerdag as ld
 from layerdag.errors import ConfigError, UsageError
+from layerdag.hardware.devices import HARDWARE, Hardware
 from layerdag.runtime.notes import Note, NoteKind
 from layerdag.traces.hlo.parser import read_program
 from layerdag.traces.hlo.program import (
-    HARDWARE,
     Collective,
     CompiledProgram,
     Computation,
     DeviceSplit,
-    Hardware,
     Region,
     program_workload,
     regions,
@@ -113,7 +112,7 @@ def operation(flops: int, num_bytes: int, element: str, *, matrix: bool = False)
     ],
 )
 def test_an_operation_takes_the_longer_of_computing_and_moving(flops, num_bytes, seconds):
-    assert DEVICE.seconds(operation(flops, num_bytes, "f32")) == pytest.approx(seconds)
+    assert operation(flops, num_bytes, "f32").seconds(DEVICE) == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize(
@@ -127,13 +126,13 @@ def test_an_operation_takes_the_longer_of_computing_and_moving(flops, num_bytes,
     ],
 )
 def test_the_rate_follows_the_element_type(element, matrix, seconds):
-    found = DEVICE.seconds(operation(4 * 10**12, 0, element, matrix=matrix))
+    found = operation(4 * 10**12, 0, element, matrix=matrix).seconds(DEVICE)
     assert found == pytest.approx(seconds)
 
 
 def test_without_a_rate_for_tf32_products_of_f32_take_that_of_f32():
     device = Hardware(1e12, 1e11, {"f32": 5e11})
-    assert device.seconds(operation(10**12, 0, "f32", matrix=True)) == pytest.approx(2.0)
+    assert operation(10**12, 0, "f32", matrix=True).seconds(device) == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize("name", sorted(HARDWARE))
@@ -278,7 +277,9 @@ def test_nodes_hold_all_operations_bytes_seconds_and_collectives(split, items):
     assert sum(region.flops for region in found) == sum(item.flops for item in computed)
     assert sum(region.mem_bytes for region in found) == sum(item.mem_bytes for item in computed)
     assert math.isclose(
-        sum(region.seconds for region in found), sum(map(TOY.seconds, computed)), abs_tol=1e-9
+        sum(region.seconds for region in found),
+        sum(each.seconds(TOY) for each in computed),
+        abs_tol=1e-9,
     )
     kept = [region.collective for region in found if region.collective is not None]
     assert kept == [item for item in made.items if isinstance(item, Collective)]
