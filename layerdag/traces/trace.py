@@ -561,6 +561,26 @@ def _lookup(sorted_N: np.ndarray, order_N: np.ndarray, ids: np.ndarray) -> np.nd
     return np.where(sorted_N[at] == ids, order_N[at], -1)
 
 
+def without_dependencies(
+    trace: Trace, chosen: Callable[[Ragged], np.ndarray]
+) -> tuple[Trace, np.ndarray]:
+    """Return the trace without the dependencies that ``chosen`` finds, and the rows of their nodes.
+
+    A node that loses several is named as often.
+    """
+    kept, rows = [], []
+    for deps in (trace.data_deps, trace.ctrl_deps):
+        gone_V = chosen(deps)
+        rows.append(deps.node_V[gone_V])
+        kept.append(Ragged(pointers(~gone_V)[deps.ptr_N1], deps.values[~gone_V]))
+    return replace(trace, data_deps=kept[0], ctrl_deps=kept[1]), np.concatenate(rows)
+
+
+def without_dangling(trace: Trace) -> tuple[Trace, np.ndarray]:
+    """Return the trace without dependencies on absent nodes; see ``without_dependencies``."""
+    return without_dependencies(trace, lambda deps: rows_of(trace, deps.values) < 0)
+
+
 def drop_dangling(workload: Workload) -> tuple[Workload, int]:
     """Return the workload without dependencies on absent nodes, and how many went.
 
@@ -568,12 +588,8 @@ def drop_dangling(workload: Workload) -> tuple[Workload, int]:
     """
     traces, total = list(workload.traces), 0
     for trace, ranks in workload.ranks_by_trace():
-        clean: dict[str, Any] = {}
-        for name, deps in (("data_deps", trace.data_deps), ("ctrl_deps", trace.ctrl_deps)):
-            known_V = rows_of(trace, deps.values) >= 0
-            clean[name] = Ragged(pointers(known_V)[deps.ptr_N1], deps.values[known_V])
-            total += int((~known_V).sum())
-        kept = replace(trace, **clean)
+        kept, rows = without_dangling(trace)
+        total += rows.size
         for rank in ranks:
             traces[rank] = kept
     return replace(workload, traces=tuple(traces)), total

@@ -7,7 +7,6 @@ from enum import StrEnum
 import numpy as np
 
 from layerdag.errors import TraceError
-from layerdag.graph.topology import pointers
 from layerdag.hardware.collectives import CollectiveType
 from layerdag.traces.analysis import WORLD, WORLD_NAMES, is_group_name, match_communication
 from layerdag.traces.builder import value_of, with_texts, with_words
@@ -21,11 +20,12 @@ from layerdag.traces.pytorch.operators import BARRIER_BYTES
 from layerdag.traces.trace import (
     MESSAGES,
     NodeType,
-    Ragged,
     Trace,
     Wire,
     Workload,
     rows_of,
+    without_dangling,
+    without_dependencies,
 )
 from layerdag.validation.checking import (
     check_group_file,
@@ -69,42 +69,26 @@ class TraceFix:
     done: str
 
 
-def _fix(trace: Trace, rows: Iterable[int], done: str) -> TraceFix | None:
+def _fix(trace: Trace, rows: Iterable[int] | np.ndarray, done: str) -> TraceFix | None:
     row_K = np.unique(np.fromiter(rows, np.int64))
     return TraceFix(trace, row_K, done) if row_K.size else None
 
 
 def drop_dangling(trace: Trace) -> TraceFix | None:
     """Drop dependencies on nodes that the trace does not have: nothing can wait for them."""
-    return _without(
-        trace, lambda deps: rows_of(trace, deps.values) < 0, "waits no more for absent nodes"
-    )
+    return _fix(*without_dangling(trace), "waits no more for absent nodes")
 
 
 def drop_self_dependencies(trace: Trace) -> TraceFix | None:
     """Drop dependencies of a node on itself."""
-    return _without(
-        trace, lambda deps: rows_of(trace, deps.values) == deps.node_V, "waits no more for itself"
-    )
+    found = without_dependencies(trace, lambda deps: rows_of(trace, deps.values) == deps.node_V)
+    return _fix(*found, "waits no more for itself")
 
 
 def drop_duplicate_dependencies(trace: Trace) -> TraceFix | None:
     """Keep the first of each dependency that a node lists twice."""
-    return _without(
-        trace, lambda deps: repeats(deps.node_V, deps.values), "keeps one of each dependency"
-    )
-
-
-def _without(trace: Trace, chosen: Callable[[Ragged], np.ndarray], done: str) -> TraceFix | None:
-    """Return the trace without the dependencies that ``chosen`` finds, None if there are none."""
-    rows: list[int] = []
-    kept: list[Ragged] = []
-    for deps in (trace.data_deps, trace.ctrl_deps):
-        bad_V, node_V = chosen(deps), deps.node_V
-        rows += node_V[bad_V].tolist()
-        count_N = np.bincount(node_V[~bad_V], minlength=trace.num_nodes)
-        kept.append(Ragged(pointers(count_N), deps.values[~bad_V]))
-    return _fix(replace(trace, data_deps=kept[0], ctrl_deps=kept[1]), rows, done)
+    found = without_dependencies(trace, lambda deps: repeats(deps.node_V, deps.values))
+    return _fix(*found, "keeps one of each dependency")
 
 
 def write_integers(trace: Trace) -> TraceFix | None:
@@ -306,10 +290,8 @@ def fix_workload(workload: Workload) -> FixedWorkload:
             name_of[name] = _free_name({*groups, *name_of.values()})
     changed = len(name_of) + len(workload.groups) - len(groups)
     if changed:
-        rule_of_names, done = (
-            TRACE_RULES["described-groups"],
-            "groups have integers above 0 as names",
-        )
+        rule_of_names = TRACE_RULES["described-groups"]
+        done = "groups have integers above 0 as names"
         fixes.append(Fix(rule_of_names, workload.source, None, done, changed))
         renamed = {name_of.get(name, name): ranks for name, ranks in groups.items()}
         workload = replace(workload, groups=renamed)
