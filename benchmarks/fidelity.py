@@ -19,9 +19,10 @@ import numpy as np
 from replay import replay
 
 from layerdag.errors import TraceError
+from layerdag.runtime.reading import read_whole
 from layerdag.runtime.terminal import track
 from layerdag.traces.pytorch.importer import ImportResult, import_host, import_pytorch
-from layerdag.traces.pytorch.kineto import read_durations
+from layerdag.traces.pytorch.kineto import Timings
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,12 @@ def row_of(source: str, path: Path, result: ImportResult) -> Row:
         done.error,
         done.delay_share,
     )
+
+
+def read_durations(path: Path) -> Timings:
+    """Read durations of the reference data: ``{"cols": ["rf_id", "ts_us", "dur_us"], "rows"}``."""
+    rows = json.loads(read_whole(path, error=TraceError))["rows"]
+    return Timings({row[0]: (round(row[1] * 1000), round(row[2] * 1000)) for row in rows})
 
 
 def collected(folder: Path) -> Iterator[Row]:

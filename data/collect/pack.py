@@ -23,7 +23,7 @@ from layerdag.traces.chakra.files import encode_trace
 from layerdag.traces.chakra.workload import write_workload
 from layerdag.traces.pytorch.host_dataflow import number_groups
 from layerdag.traces.pytorch.importer import import_operations, read_host
-from layerdag.traces.pytorch.kineto import read_durations
+from layerdag.traces.pytorch.kineto import Timings
 from layerdag.traces.trace import Ragged, Trace, Workload
 
 EXAMPLES = {
@@ -54,7 +54,8 @@ def load(plan: RunPlan, folder: Path) -> Collected:
     names = number_groups([host.groups for host in hosts])
     classes: dict[bytes, tuple[Trace, list[int]]] = {}
     for rank, host in enumerate(hosts):
-        timings = read_durations(folder / f"{rank}.dur.json")
+        times_ns = json.loads((folder / f"{rank}.dur.json").read_text())
+        timings = Timings({int(handle): tuple(times) for handle, times in times_ns.items()})
         trace = import_operations(host, timings, names).trace
         classes.setdefault(program_of(trace), (trace, []))[1].append(rank)
     times = zip(*(about["step_times_s"] for about in abouts), strict=True)

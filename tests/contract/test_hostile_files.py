@@ -38,7 +38,7 @@ from layerdag.traces.chakra.files import read_trace
 from layerdag.traces.chakra.workload import read_groups
 from layerdag.traces.pytorch import host_trace as host_scan, kineto
 from layerdag.traces.pytorch.host_trace import read_host_blocks
-from layerdag.traces.pytorch.kineto import read_durations, read_profile, read_timings
+from layerdag.traces.pytorch.kineto import read_profile, read_timings
 
 LIMIT = 1 << 20
 HOST = b'{"schema": "1.1.0-chakra.0.0.4", "pid": 1, "time": "", "start_ts": 0, "nodes": ['
@@ -84,7 +84,6 @@ READERS: dict[str, tuple[Callable[[Path], object], bytes]] = {
     "host list": (all_blocks, HOST + b'{"id": 1, "inputs": {"values": [['),
     "kineto": (read_profile, KINETO + b'{"name": "'),
     "timings": (read_timings, KINETO + b'{"name": "'),
-    "durations": (read_durations, b'{"cols": ["'),
     "groups": (lambda path: read_groups(path, 4), b'{"'),
     "graphml": (read_graphml, b'<graphml><graph id="'),
     "json graph": (read_json, JSON_GRAPH),

@@ -147,11 +147,7 @@ def arguments_of(node: Raw) -> Iterable[tuple[Any, str, Any]]:
 
 
 def tensors_of(value: Any, kind: str, shape: Any) -> Iterator[TensorName]:
-    """Yield the tensors of an argument.
-
-    Raises:
-        TraceError: If a dtype is not PyTorch's.
-    """
+    """Yield the tensors of an argument. Raises TraceError if a dtype is not PyTorch's."""
     if kind.startswith("Tensor(") and isinstance(value, list) and value:
         if _EMPTY not in kind:
             yield int(value[0]), tuple(shape), dtype_of(kind)

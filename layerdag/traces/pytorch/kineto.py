@@ -26,16 +26,14 @@ from pathlib import Path
 from typing import Any
 
 from layerdag.errors import TraceError
-from layerdag.runtime.files import write_text
 from layerdag.runtime.json_shape import (
     doubled_name,
     found_value,
-    parse_json,
     plain_reason,
     require_shape,
 )
 from layerdag.runtime.notes import Note, NoteCollector, NoteKind
-from layerdag.runtime.reading import Unpacked, open_unpacked, read_parsed
+from layerdag.runtime.reading import Unpacked, open_unpacked
 
 CHUNK = 1 << 20
 MAX_OBJECT_LENGTH = 1 << 26
@@ -271,37 +269,6 @@ class Timings:
     of: Mapping[int, tuple[int, int]]
     source: str = "<memory>"
     notes: tuple[Note, ...] = ()
-
-
-def read_durations(path: str | Path) -> Timings:
-    """Read a table ``{"cols": ["rf_id", "ts_us", "dur_us", ...], "rows": [...]}``.
-
-    Raises:
-        TraceError: If the file is missing or not such a table.
-    """
-    text = read_parsed(path, TraceError)
-    try:
-        table = parse_json(text)
-        require_shape(table, {"cols": [str], "rows": [[(float, str, bool, None)]]})
-        columns = {name: at for at, name in enumerate(table["cols"])}
-        handle, start, length = columns["rf_id"], columns["ts_us"], columns["dur_us"]
-        of = {
-            int(row[handle]): (round(row[start] * 1000), round(row[length] * 1000))
-            for row in table["rows"]
-        }
-    except (ValueError, KeyError, TypeError, IndexError, OverflowError, RecursionError) as error:
-        raise TraceError(
-            f"{path} is no table of durations ({plain_reason(error)}); give a JSON object with "
-            "'cols' "
-            "(rf_id, ts_us, dur_us) and 'rows'."
-        ) from error
-    return Timings(of, str(path))
-
-
-def write_durations(timings: Timings, path: str | Path) -> None:
-    """Write a table that `read_durations` reads."""
-    rows = [[rf_id, start / 1000, length / 1000] for rf_id, (start, length) in timings.of.items()]
-    write_text(path, json.dumps({"cols": ["rf_id", "ts_us", "dur_us"], "rows": rows}))
 
 
 RECORD_FUNCTION = "Record function id"

@@ -3,6 +3,7 @@ from itertools import pairwise
 
 import pytest
 from damaged_json import changed
+from fidelity import read_durations
 from host_json import (
     ALL_REDUCE,
     COPY_,
@@ -26,7 +27,7 @@ from layerdag.runtime.notes import NoteKind
 from layerdag.traces.builder import attribute_at
 from layerdag.traces.chakra.files import encode_trace
 from layerdag.traces.pytorch.importer import WINDOW, align, import_host, import_pytorch
-from layerdag.traces.pytorch.kineto import Timings, read_durations
+from layerdag.traces.pytorch.kineto import Timings
 from layerdag.traces.trace import NodeType
 
 SEND = (
