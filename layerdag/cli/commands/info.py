@@ -52,8 +52,8 @@ def run(args: argparse.Namespace) -> int:
     """Print the summary."""
     from layerdag.codec.formats import Content, ReadOptions, recognize
     from layerdag.graph.formats.summary import graph_summary
-    from layerdag.samples.summary import run_summary
     from layerdag.hardware.devices import Hardware
+    from layerdag.samples.summary import run_summary
     from layerdag.traces.analysis import summarize
     from layerdag.traces.hlo.parser import read_program
     from layerdag.traces.hlo.program import summarize_program
