@@ -91,8 +91,8 @@ def hydra_overrides(name: str, words: Sequence[str]) -> list[str]:
 
 def _chosen(name: str, words: Sequence[str]) -> dict[str, str]:
     """Return the file of each group, of which an experiment or the run to resume may name some."""
-    resumed = value_in(words, "resume")
-    groups = [w for w in with_own_settings([f"resume={resumed}"]) if w.startswith(_GROUPS_OF_RUNS)]
+    resumed = with_own_settings([f"resume={value_in(words, 'resume')}"], report=False)
+    groups = [word for word in resumed if word.startswith(_GROUPS_OF_RUNS)]
     named = {group: value_in(words, group) for group in GROUPS[name]}
     for group, value in named.items():
         if value:
@@ -288,16 +288,22 @@ _GROUPS_OF_RUNS = ("data", "model")
 _OF_THE_CALL = ("out", "resume", "init", "overwrite", "dry_run", "experiment")
 
 
-def with_own_settings(overrides: Sequence[str]) -> list[str]:
+def with_own_settings(overrides: Sequence[str], *, report: bool = True) -> list[str]:
     """Return the words of ``train`` with the settings of the run to resume before the user's own.
 
     Later words win. Without ``resume=...``, or where the run kept no settings, the words stay as
-    they are.
+    they are. With ``report``, one line names settings of the run that are gone.
     """
     run = next((w.partition("=")[2] for w in overrides if re.match(r"\+{0,2}resume=", w)), "null")
     if run.strip("'\"") in ("", "null") or "," in run:
         return list(overrides)
-    settings = recorded_settings(run_of(Path(run.strip("'\""))))
+    settings, gone = recorded_settings(run_of(Path(run.strip("'\""))))
+    if gone and report:
+        print(
+            f"layerdag: {', '.join(gone)} of the run to resume: gone, with no effect on the "
+            "weights; left out.",
+            file=sys.stderr,
+        )
     given = {override.lstrip("+~").partition("=")[0] for override in overrides}
     chosen = []
     for group in _GROUPS_OF_RUNS:

@@ -68,13 +68,13 @@ class ConditionTable:
     few graphs, there are no cells.
     """
 
-    cells: tuple[ConditionCell, ...] = ()
-    correlation: tuple[tuple[float, ...], ...] = ()
+    cells: tuple[ConditionCell, ...]
+    correlation: tuple[tuple[float, ...], ...]
 
     def narrowed(self, categories: Sequence[int], numbers: Sequence[int]) -> "ConditionTable":
         """Return the table of some conditions, by their places; without any it is empty."""
         if not self.cells or (not categories and not numbers):
-            return ConditionTable()
+            return NO_TABLE
         cells = tuple(
             ConditionCell(
                 tuple(cell.values[i] for i in categories),
@@ -206,6 +206,9 @@ class ConditionTable:
             raise ValueError("the correlation of the conditions must be positive definite")
 
 
+NO_TABLE = ConditionTable((), ())
+
+
 def _check_cell(cell: ConditionCell, num_values: Sequence[int], num_numbers: int) -> None:
     if len(cell.values) != len(num_values) or not len(cell.mean) == len(cell.spread) == num_numbers:
         raise ValueError("a cell does not have one entry for each condition")
@@ -277,7 +280,7 @@ def fit_table(
     program_B = np.arange(len(category_BM)) if program_B is None else program_B
     few = _count(program_B) < SHARED_BY
     if few or category_BM.shape[1] + numeric_BC.shape[1] == 0:
-        return ConditionTable()
+        return NO_TABLE
     wide = _merged(category_BM, NUMBERS_BY, program_B)
     effect_BC = _main_effects(category_BM, numeric_BC, program_B)
     cells, scores = [], []

@@ -32,6 +32,7 @@ from layerdag.schema.attributes import (
     require_words,
 )
 from layerdag.schema.conditions import (
+    NO_TABLE,
     CategoryCondition,
     ConditionTable,
     NumericCondition,
@@ -44,7 +45,6 @@ from layerdag.schema.size_tables import NO_SIZES, SizeColumn, SizeTables, fit_si
 
 RETIRED_KEYS = frozenset({"costs"})
 """Entries that earlier versions wrote into schemas and nothing reads anymore."""
-NO_TABLE = ConditionTable()
 
 Attribute = CategoryAttribute | NumericAttribute
 

@@ -15,6 +15,7 @@ from layerdag.errors import DataError
 from layerdag.runtime.files import write_text
 from layerdag.runtime.json_shape import parse_json, plain_reason, require_shape
 from layerdag.runtime.notes import Note
+from layerdag.runtime.settings import flattened, grouped
 from layerdag.training.checkpoint import LAST, RUN_FILE
 
 _NOTICE = (
@@ -24,6 +25,11 @@ _NOTICE = (
 # Settings of a data set that are paths, and settings that only say where a run lies.
 _DATA_PATHS = ("folder", "labels")
 _PLACES = ("out", "resume", "init")
+# Settings of earlier versions, with the values that change nothing about the weights of a run.
+_GONE: Mapping[str, Sequence[Any]] = {
+    "training.cuda_graphs": (True, False),
+    "data.blocks": ("whole",),
+}
 
 
 def public_config(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -103,12 +109,20 @@ def read_run_file(directory: Path) -> dict[str, Any]:
         ) from None
 
 
-def recorded_settings(directory: Path) -> dict[str, Any]:
-    """Return the settings of a run; of one that Python code started, its checkpoint's."""
+def recorded_settings(directory: Path) -> tuple[dict[str, Any], list[str]]:
+    """Return the settings of a run, and names of recorded ones that are gone and had no effect.
+
+    Those of a run that Python code started are its checkpoint's.
+    """
     if (directory / RUN_FILE).is_file():
-        return read_run_file(directory)
-    try:
-        kept = parse_json((directory / LAST / "config.json").read_text(encoding="utf-8"))["run"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return {}  # what is missing is reported when the checkpoint is read
-    return kept if isinstance(kept, dict) and "training" in kept else {}
+        kept: Any = read_run_file(directory)
+    else:
+        try:
+            kept = parse_json((directory / LAST / "config.json").read_text(encoding="utf-8"))["run"]
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            return {}, []  # what is missing is reported when the checkpoint is read
+        if not isinstance(kept, dict) or "training" not in kept:
+            return {}, []
+    flat = flattened(kept)
+    gone = [name for name, values in _GONE.items() if name in flat and flat[name] in values]
+    return grouped({name: flat[name] for name in flat if name not in gone}), gone

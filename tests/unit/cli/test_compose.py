@@ -184,6 +184,22 @@ def test_settings_that_are_given_win(tmp_path):
     assert settings(f"resume={run}", "model=reference")["model"]["name"] == "reference"
 
 
+def test_settings_that_are_gone_without_effect_are_left_out_with_one_note(tmp_path, capsys):
+    run = run_with(tmp_path, "training.max_steps=7")
+    record = json.loads((run / RUN_FILE).read_text())
+    record["config"]["training"]["cuda_graphs"] = True
+    record["config"]["data"]["blocks"] = "whole"
+    (run / RUN_FILE).write_text(json.dumps(record))
+    found = settings(f"resume={run}")
+    assert found == settings("training.max_steps=7")
+    line = capsys.readouterr().err
+    assert line.count("\n") == 1
+    assert "training.cuda_graphs, data.blocks" in line
+    record["config"]["data"]["blocks"] = "rolled"
+    (run / RUN_FILE).write_text(json.dumps(record))
+    assert settings(f"resume={run}")["data"]["blocks"] == "rolled"  # which ``train`` refuses
+
+
 def test_a_run_of_python_code_gives_what_its_checkpoint_holds(tmp_path):
     (tmp_path / "last").mkdir()
     kept = {"run": {"seed": 5, "training": {"max_steps": 9}, "data": {"name": "corpus"}}}

@@ -16,6 +16,7 @@ from layerdag.runtime.json_shape import from_json
 from layerdag.schema.conditions import (
     MEAN_STEP,
     MOST_QUANTILES,
+    NO_TABLE,
     NUMBERS_BY,
     SPREAD_STEP,
     CategoryCondition,
@@ -301,12 +302,12 @@ def test_narrowing_keeps_places_counts_and_correlations():
     assert numbers.cells[0].values == ()
     categories = BY_HAND.narrowed([0], [])
     assert (categories.correlation, categories.cells[1].values) == ((), ((1,),))
-    assert BY_HAND.narrowed([], []) == ConditionTable()
+    assert BY_HAND.narrowed([], []) == NO_TABLE
 
 
 def test_an_empty_table_stays_empty_whatever_it_is_narrowed_to():
     # A data set of fewer than five graphs has no cell and no correlation.
-    assert ConditionTable().narrowed([0], [0, 1]) == ConditionTable()
+    assert NO_TABLE.narrowed([0], [0, 1]) == NO_TABLE
 
 
 @pytest.mark.parametrize(

@@ -201,6 +201,7 @@ def test_an_unknown_condition_names_the_nearest():
         (("categories", 0, "values"), ["a", "a"]),
         (("categories", 0, "values"), "abc"),
         (("condition_table",), [[0.0]]),
+        (("condition_table",), {}),
         (("condition_table", "cells", 0, "values"), [[7]]),
         (("condition_table", "cells", 0, "values"), [["0"]]),
         (("condition_table", "cells", 0, "values"), [[]]),
