@@ -11,7 +11,7 @@ import numpy as np
 from layerdag.dag.dag import DAG
 from layerdag.datasets.dataset import GraphDataset
 from layerdag.graph.attributed_graph import LABEL, Split
-from layerdag.schema.conditions import ConditionTable, NumericCondition
+from layerdag.schema.conditions import NO_TABLE, NumericCondition
 
 
 def generators_data(data: GraphDataset, train: Sequence[DAG], val: Sequence[DAG]) -> GraphDataset:
@@ -26,7 +26,7 @@ def generators_data(data: GraphDataset, train: Sequence[DAG], val: Sequence[DAG]
         )
         for one in data.schema.numeric_conditions
     )
-    schema = replace(data.schema, numeric_conditions=numeric, condition_table=ConditionTable())
+    schema = replace(data.schema, numeric_conditions=numeric, condition_table=NO_TABLE)
     names: dict[Split, tuple[str, ...]] = {
         split: tuple(map(str, range(len(part)))) for split, part in parts.items()
     }

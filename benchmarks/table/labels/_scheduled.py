@@ -9,7 +9,7 @@ from layerdag.datasets.dataset import GraphDataset
 from layerdag.datasets.latent_preferential import load_latent_preferential
 from layerdag.datasets.settings import LatentPreferentialConfig
 from layerdag.graph.attributed_graph import LABEL
-from layerdag.schema.conditions import ConditionTable, NumericCondition
+from layerdag.schema.conditions import NO_TABLE, NumericCondition
 
 from ._parts import labels_of
 
@@ -43,5 +43,5 @@ def scheduled(train: int) -> GraphDataset:
     }
     label = NumericCondition.fit(LABEL, labels_of(labeled["train"]).tolist())
     known = (*data.schema.numeric_conditions, label)
-    schema = replace(data.schema, numeric_conditions=known, condition_table=ConditionTable())
+    schema = replace(data.schema, numeric_conditions=known, condition_table=NO_TABLE)
     return data.replaced(graphs=labeled, schema=schema)
