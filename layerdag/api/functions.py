@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from layerdag.api.checking import check_one, check_sample
 from layerdag.codec.formats import Content, read, write_graph, writer_of
 from layerdag.dag.dag import DAG
 from layerdag.datasets.conversion import (
@@ -17,7 +18,6 @@ from layerdag.datasets.dataset import GraphDataset, GraphSplit
 from layerdag.datasets.encoding import encoded, translated, with_attributes_of, with_old_words
 from layerdag.datasets.loading import load_dataset, read_dataset
 from layerdag.errors import DataError, UsageError, VocabularyError
-from layerdag.evaluation.checking import check_one, check_sample
 from layerdag.evaluation.graph_findings import graph_findings
 from layerdag.evaluation.metrics.base import AttributeMetrics, Metric, attribute_views
 from layerdag.evaluation.metrics.whole_programs import jobs_beside

@@ -69,9 +69,6 @@ NO_WORDS = {
     "publication/pages.py": "the table that a release has just written",
     "runtime/tables.py": "whoever reads a table says what becomes of its other columns",
     "samples/table.py": "parts that sample wrote, whose index names what they hold",
-    "simulator/calibration_fit.py": "two columns and no other (tests/unit/simulator)",
-    "simulator/operator_timings.py": "every column is known, or refused (tests/unit/simulator)",
-    "workloads/measured_steps.py": "columns that mean nothing are told by its result",
 }
 """Why other readers of CSV, XML or Parquet have no case."""
 

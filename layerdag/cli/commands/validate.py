@@ -17,7 +17,7 @@ from layerdag.errors import TraceError, UsageError
 from layerdag.runtime.terminal import counted
 
 if TYPE_CHECKING:
-    from layerdag.evaluation.checking import Checked
+    from layerdag.api.checking import Checked
     from layerdag.validation.fixes import FixedWorkload
     from layerdag.validation.rules import Finding
 
@@ -49,7 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the findings; 1 if there is an error (or, with ``--strict``, a warning)."""
-    from layerdag.evaluation.checking import check_path
+    from layerdag.api.checking import check_path
     from layerdag.samples.manifest import caution_about
     from layerdag.validation.rules import has_errors
 

@@ -13,9 +13,9 @@ from small_workloads import collective, compute, job
 from tiny_checkpoints import chain_checkpoint, job_checkpoint
 
 import layerdag as ld
+from layerdag.api.checking import check_part, parts_at
 from layerdag.cli.main import main
 from layerdag.errors import DataError
-from layerdag.evaluation.checking import check_part, parts_at
 from layerdag.kinds.job import JOB
 from layerdag.sampling.folder import write_samples
 from layerdag.traces.chakra.files import encode_trace

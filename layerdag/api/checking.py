@@ -122,6 +122,10 @@ def _unreadable(path: Path, error: DataError) -> Finding:
     return Finding(TRACE_RULES["readable"], str(path), None, found)
 
 
+MAX_MISSING = 10_000
+"""Parts of samples that are named one by one where they are missing."""
+
+
 def parts_at(path: Path) -> Sequence[Path] | None:
     """Return the parts at a path, those that are missing included; None if it is something else.
 
@@ -134,6 +138,12 @@ def parts_at(path: Path) -> Sequence[Path] | None:
     if not is_run(path):
         return None
     run = SampleRun.read(path)
+    present = run.count_parts(path)
+    if run.num_parts - present > MAX_MISSING:
+        raise DataError(
+            f"{path}: is to hold {run.num_parts:,} parts, of which {present:,} are there; repeat "
+            "'layerdag sample', which writes the others, or get the folder from its source again."
+        )
     return [path / run.file_of(part) for part in range(run.num_parts)]
 
 
