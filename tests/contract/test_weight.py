@@ -10,43 +10,43 @@ import pytest
 from imports import PACKAGE, ROOT, sources
 
 LINES = {
-    "api": 1_763,
-    "capturing": 2_960,
-    "cli": 7_138,
-    "codec": 3_142,
-    "dag": 1_474,
-    "datasets": 5_042,
-    "differences": 1_268,
-    "dp": 1_299,
-    "evaluation": 5_363,
-    "graph": 3_743,
-    "hardware": 1_414,
-    "kinds": 285,
-    "layerdag": 869,
-    "models": 11_181,
-    "privacy": 4_507,
-    "programs": 5_642,
-    "publication": 3_045,
-    "report": 3_057,
-    "runtime": 2_559,
-    "samples": 1_302,
-    "sampling": 3_047,
-    "schema": 2_225,
-    "serving": 2_609,
-    "simulator": 10_042,
-    "surrogates": 3_159,
-    "traces": 11_292,
-    "training": 3_443,
-    "validation": 2_876,
-    "viz": 1_523,
-    "workloads": 8_311,
+    "api": 1_630,
+    "capturing": 2_738,
+    "cli": 5_377,
+    "codec": 2_875,
+    "dag": 1_445,
+    "datasets": 4_398,
+    "differences": 1_250,
+    "dp": 1_184,
+    "evaluation": 4_778,
+    "graph": 3_539,
+    "hardware": 1_981,
+    "kinds": 299,
+    "layerdag": 855,
+    "models": 9_147,
+    "privacy": 3_873,
+    "programs": 5_002,
+    "publication": 2_941,
+    "report": 2_189,
+    "runtime": 2_454,
+    "samples": 1_326,
+    "sampling": 2_834,
+    "schema": 1_957,
+    "serving": 2_436,
+    "simulator": 8_468,
+    "surrogates": 2_938,
+    "traces": 9_824,
+    "training": 2_995,
+    "validation": 2_417,
+    "viz": 1_295,
+    "workloads": 7_167,
 }
 """Lines of Python, docstrings included, in each folder, and in the files beside them.
 
 Lower a number whenever code goes; raise one only by what another folder falls. The goal is 95,000
 in all, and no more than 300 helpers.
 """
-SINGLE_CALLERS = 569
+SINGLE_CALLERS = 243
 """Private functions of at most ten lines that one place alone calls."""
 
 
