@@ -428,7 +428,7 @@ def checkpoint_schema(checkpoint: LoadedCheckpoint) -> GraphSchema:
 
 def checkpoint_fingerprint(path: Path) -> str:
     """Return the SHA-256 of the weights file of a checkpoint."""
-    return hashlib.sha256((path / "weights.safetensors").read_bytes()).hexdigest()
+    return hashlib.sha256((path / WEIGHTS).read_bytes()).hexdigest()
 
 
 SHIPPED = {"pretrained": "corpus", "programs": "programs", "public": "public"}

@@ -19,7 +19,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, TypeGuard, TypeVar, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -403,6 +403,6 @@ class WindowEncoder(Encoder):
         return memory.moved(row_R, memory.tokens)
 
 
-def has_own_positions(encoder: Encoder) -> bool:
+def has_own_positions(encoder: Encoder) -> TypeGuard[WindowEncoder]:
     """Return whether rows can have positions of their own: a subclass may encode otherwise."""
     return type(encoder) is WindowEncoder

@@ -20,16 +20,12 @@ from layerdag.models.best_of import resample
 from layerdag.models.conditions import Conditions
 from layerdag.models.fast.compiled_sampler import CompiledSampler
 from layerdag.models.fast.decisions import layer_size_loss, node_and_edge_losses
-from layerdag.models.fast.encoder import TokenGraphs, WindowEncoder
+from layerdag.models.fast.encoder import WindowEncoder
 from layerdag.models.fast.networks import FastNetworks
 from layerdag.models.fast.padding import padded, padded_sizes
 from layerdag.models.fast.targets import Targets
 from layerdag.models.fast.tensor_sampler import TensorSampler
-from layerdag.models.fast.tokens import (
-    at_tokens,
-    drop_conditions,
-    noisy_sizes,
-)
+from layerdag.models.fast.tokens import at_tokens, drop_conditions, noisy_sizes
 from layerdag.models.layers import dropout, row_dropout
 from layerdag.runtime.native import set_openmp_passive
 
@@ -150,15 +146,7 @@ class FastLayerDAG(FastNetworks, DAGModel):
             remaining_TD = self.remaining(targets.position_T, targets.layer_T, sizes_T2)
             before_TD, after_TD = before_TD + remaining_TD[0], after_TD + remaining_TD[1]
         x_TD = dropout(x_TD + before_TD, rates.dropout, noise)
-        tokens = TokenGraphs(
-            graph_T,
-            targets.position_T,
-            targets.parent_E,
-            targets.child_E,
-            targets.in_degree_T,
-            targets.blocks,
-        )
-        encoded_TD: Tensor = self.last_norm(self.encoder.full(x_TD, tokens))
+        encoded_TD: Tensor = self.last_norm(self.encoder.full(x_TD, targets))
         return encoded_TD + after_TD
 
     @property

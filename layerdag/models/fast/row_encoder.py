@@ -16,13 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from layerdag.errors import UsageError
-from layerdag.models.fast.encoder import (
-    Encoder,
-    NewestTokens,
-    ParentList,
-    WindowEncoder,
-    has_own_positions,
-)
+from layerdag.models.fast.encoder import Encoder, NewestTokens, ParentList, has_own_positions
 from layerdag.models.fast.sampling_inputs import Extent, RowNumbers, SamplingTask
 from layerdag.models.fast.sampling_rows import GraphRows, TokenRows
 from layerdag.models.fast.tokens import Feature
@@ -44,7 +38,7 @@ class EncoderMemory:
     @classmethod
     def empty(cls, encoder: Encoder, like_RD: Float[Tensor, "R D"], tokens: int) -> "EncoderMemory":
         """Return a memory of R rows without tokens, and with room for so many."""
-        if isinstance(encoder, WindowEncoder) and has_own_positions(encoder):
+        if has_own_positions(encoder):
             return cls(encoder, encoder.memory(like_RD, tokens), len(like_RD))
         return cls(encoder, encoder.start(like_RD), len(like_RD))
 
@@ -60,7 +54,7 @@ class EncoderMemory:
             UsageError: If the encoder returns another shape.
         """
         encoder = self.encoder
-        if isinstance(encoder, WindowEncoder) and has_own_positions(encoder):
+        if has_own_positions(encoder):
             x_RD = encoder.step_rows(x_RD, position_R, parent_Rp, self.memory)
             self.memory.pool(position_R)
             return x_RD

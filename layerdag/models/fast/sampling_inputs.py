@@ -25,9 +25,7 @@ from layerdag.models.conditions import Conditions
 from layerdag.models.draws import guided
 from layerdag.models.fast.allowed_codes import AllowedCodes
 from layerdag.models.fast.networks import FastNetworks
-from layerdag.models.fast.tokens import (
-    ConditionVectors,
-)
+from layerdag.models.fast.tokens import ConditionVectors
 
 
 @dataclass(frozen=True)

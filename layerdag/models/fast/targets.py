@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from layerdag.dag.dag import DAGBatch
+from layerdag.models.fast.encoder import TokenGraphs
 from layerdag.models.fast.layout import (
     NEVER,
     AttentionBlocks,
@@ -181,16 +182,12 @@ class ChosenCodes:
 
 
 @dataclass(frozen=True, eq=False)
-class Targets:
-    """A batch of training graphs as the targets of teacher forcing."""
+class Targets(TokenGraphs):
+    """A batch of training graphs as the targets of teacher forcing, edges in order of decisions."""
 
     token_codes_TF: Int[Tensor, "T F"]  # codes of the encoder's input
-    graph_T: Int[Tensor, " T"]
-    position_T: Int[Tensor, " T"]  # position of each token in its graph; 0 is the start token
     layer_T: Int[Tensor, " T"]  # layer of each token, 0 for start tokens
     bucket_T: Int[Tensor, " T"]  # position bucket of each token
-    in_degree_T: Int[Tensor, " T"]  # number of parents of each token
-    blocks: AttentionBlocks  # attention blocks
     x_NA: Int[Tensor, "N A"]  # attribute codes
     token_N: Int[Tensor, " N"]
     slot_codes_N3: Int[Tensor, "N 3"]  # codes of each node's place in its layer
@@ -199,8 +196,6 @@ class Targets:
     degree_code_N: Int[Tensor, " N"]
     inner_q: Int[Tensor, " q"]  # nodes with parents
     first_q: Int[Tensor, " q"]  # edge to the first parent of each of them
-    parent_E: Int[Tensor, " E"]  # token of the source of each edge, in the order of decisions
-    child_E: Int[Tensor, " E"]  # token of the target
     node_E: Int[Tensor, " E"]  # node of the target
     rank_E: Int[Tensor, " E"]  # 0 for a child's first parent, 1 for its second, ...
     open_code_E: Int[Tensor, " E"]  # code of the number of parents that follow
