@@ -49,7 +49,11 @@ _NAMES = frozenset(
      "dtype", OPERATOR)
 )  # fmt: skip
 # What captured and derived steps say beside Chakra's attributes; names of modules are looked at.
-_OF_CAPTURES = frozenset({"phase", "forward", "backward", "optimizer", "module", "batch"})
+_OF_CAPTURES = frozenset(
+    {"phase", "forward", "backward", "optimizer", "module", "batch", "host_calls"}
+)
+# Names that programs give to their units, whatever the model called them.
+_UNIT = re.compile(r"(units|blocks)\.\d{1,6}")
 _DEVICE = re.compile(r"(cpu|cuda|hip|xpu|mtia|mps|meta)(:\d{1,4})?")
 _DTYPES = frozenset({UNKNOWN_DTYPE, *SPELLINGS})
 _SOURCE = "<scrubbed>"
@@ -370,6 +374,7 @@ def private_strings(workload: Workload) -> set[str]:
     clean, _ = scrub(workload)
     removed = _strings(workload.traces) - _strings(clean.traces)
     removed -= _NAMES | _DTYPES | _OF_CAPTURES
+    removed = {word for word in removed if not _UNIT.fullmatch(word)}
     return {word for word in removed if len(word) >= LEAST_LETTERS and public_name(word) != word}
 
 

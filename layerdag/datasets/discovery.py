@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from layerdag.codec.folding import CATEGORIES, job_graph, rank_classes
+from layerdag.codec.folding import job_graph, rank_classes
 from layerdag.codec.vocabulary import OTHER, private_strings, public_name
 from layerdag.dag.program_numbers import MEASURED
 from layerdag.datasets.alignment import align_schemas
@@ -32,7 +32,7 @@ from layerdag.graph.formats import program_json
 from layerdag.kinds.flow import FLOW
 from layerdag.kinds.graph_kind import GraphKind
 from layerdag.kinds.job import JOB
-from layerdag.kinds.program import EDGE
+from layerdag.kinds.program import EDGE, PROGRAM
 from layerdag.kinds.registry import kind_of_graph
 from layerdag.runtime.files import entries_below
 from layerdag.runtime.json_shape import parse_json
@@ -150,6 +150,7 @@ def _number(value: object) -> float | None:
 
 CONDITIONS = (LABEL, "family", "strategy", "phase", "world_size", "num_nodes", "num_layers")
 """What samples may say of a job; further columns of a label file stay private."""
+_OF_JOBS = ("strategy", "phase", "world_size")
 SHOWN = 5
 
 
@@ -297,10 +298,12 @@ def read_folder(
     if not jobs:
         first = f"; the first reason: {left_out[0]}" if left_out else ""
         raise DataError(f"{folder}: holds no job or graph that can be used{first}.")
-    graphs = align_schemas([_labeled(job.graph, labels.conditions) for job in jobs])
-    kind = JOB if JOB.describes(graphs[0]) else FLOW
-    plain, renamed = rename_private_words(graphs, checked=kind_of_graph(graphs[0]).known_words)
-    if not as_they_are:
+    graphs = align_schemas(
+        [_labeled(job.graph, labels.conditions, learned=not as_they_are) for job in jobs]
+    )
+    kind = kind_of_graph(graphs[0])
+    plain, renamed = rename_private_words(graphs, checked=kind.known_words)
+    if not as_they_are and not kind.has_steps:
         kind.require_public(graphs, str(folder))
     graphs = graphs if as_they_are else plain
     graphs = [kind.with_vocabularies(graph) for graph in graphs]
@@ -380,23 +383,36 @@ def _private_words(graph: AttributedGraph, *, is_program: bool) -> Iterator[str]
 
 
 def _of_one_kind(jobs: list[_Job], left_out: list[str]) -> list[_Job]:
-    """Keep traces or flow graphs, whichever are more numerous."""
-    traces = [job for job in jobs if set(CATEGORIES) <= set(job.graph.categories)]
-    if len(traces) in (0, len(jobs)):
-        return jobs
-    flows = [job for job in jobs if job not in traces]
-    kept, dropped = (traces, flows) if len(traces) >= len(flows) else (flows, traces)
-    word = "a flow graph among traces" if kept is traces else "a trace among flow graphs"
-    left_out.extend(f"{job.graph.name}: {word}; release it from its own folder" for job in dropped)
-    return kept
+    """Keep the graphs of the most frequent kind; a model learns one."""
+    kinds = [kind_of_graph(job.graph) for job in jobs]
+    kept = max(_WORD_OF_KIND, key=kinds.count)
+    left_out.extend(
+        f"{job.graph.name}: a {_WORD_OF_KIND[kind]} among {_WORD_OF_KIND[kept]}s; release it from "
+        "its own folder"
+        for job, kind in zip(jobs, kinds, strict=True)
+        if kind is not kept
+    )
+    return [job for job, kind in zip(jobs, kinds, strict=True) if kind is kept]
+
+
+_WORD_OF_KIND: Mapping[GraphKind, str] = {JOB: "trace", PROGRAM: "program", FLOW: "flow graph"}
+"""How messages call a graph; of two kinds with equally many graphs the first one is kept."""
 
 
 def _labeled(
-    graph: AttributedGraph, labels: Mapping[str, Mapping[str, Condition]]
+    graph: AttributedGraph, labels: Mapping[str, Mapping[str, Condition]], *, learned: bool
 ) -> AttributedGraph:
+    """Return a graph with the conditions that samples may have.
+
+    A program that is learned keeps its table of sizes; how its job ran is no property of it.
+    """
     known = labels.get(graph.name) or labels.get(graph.name.rpartition("/")[2]) or {}
     stated = {**graph.conditions, **known}
-    return replace(graph, conditions={name: stated[name] for name in CONDITIONS if name in stated})
+    names = [name for name in CONDITIONS if name in stated]
+    if learned and PROGRAM.describes(graph):
+        names = [name for name in names if name not in _OF_JOBS]
+        names += [name for name in stated if program_json.is_size(name)]
+    return replace(graph, conditions={name: stated[name] for name in names})
 
 
 def _name_words(folder: Path, names: Iterable[str]) -> Iterator[str]:

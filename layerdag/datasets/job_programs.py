@@ -92,6 +92,15 @@ def learned_sources(
     return learned, tuple(left_out), ()
 
 
+def all_record_arguments(folder: Path) -> bool:
+    """Return whether every trace in a folder records the arguments of its operators.
+
+    Raises:
+        DataError: If there is no such folder.
+    """
+    return all(_records_arguments(s) for s in find_sources(folder).found if s.is_trace)
+
+
 def _program_source(source: JobSource, made: Program) -> JobSource:
     def read() -> AttributedGraph:
         graph = program_json.program_graph(made.to_json(), source.name)

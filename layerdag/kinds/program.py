@@ -32,11 +32,11 @@ class ProgramKind(GraphKind):
     card = Card(
         title="forward programs",
         graphs="forward programs",
-        encoding="JSON",
+        encoding="JSON and Chakra",
         target="the step time in seconds",
         label="Step time in seconds, predicted by the model",
-        files="One JSON file for each program.",
-        pattern=f"*{program_json.SUFFIX}",
+        files="One JSON file for each program, beside the Chakra trace of its training step.",
+        pattern=f"*/*{program_json.SUFFIX}",
         media_type="application/json",
     )
 

@@ -195,14 +195,24 @@ def tuple_keys(operators: Sequence[str], columns: Sequence[np.ndarray]) -> np.nd
         return np.zeros(len(operators), dtype=np.uint64)
     values_NC = np.nan_to_num(np.stack(columns, axis=1), posinf=0.0, neginf=0.0)
     whole_NC = np.rint(np.clip(values_NC, -9e18, 9e18)).astype(np.int64)
-    distinct, position_N = np.unique(np.asarray(operators), return_inverse=True)
-    digests = [blake2b(word.encode(), digest_size=8).digest() for word in distinct.tolist()]
-    code_U = np.array([int.from_bytes(d, "little") >> 1 for d in digests], dtype=np.int64)
-    key_N = code_U[position_N]
+    key_N = _word_codes(operators)
     for column_N in whole_NC.T:
         key_N = scrambled(key_N ^ scrambled(column_N + 1))
     stated_N = (whole_NC != 0).any(axis=1)
     return np.where(stated_N, key_N.view(np.uint64), np.uint64(0))
+
+
+def call_keys(calls: Sequence[str], sizes: Sequence[str]) -> np.ndarray:
+    """Return a 64-bit key of the call of each node of a program, with the sizes in it."""
+    words = [f"{call}\n{size}" for call, size in zip(calls, sizes, strict=True)]
+    return _word_codes(words).view(np.uint64)
+
+
+def _word_codes(words: Sequence[str]) -> np.ndarray:
+    distinct, position_N = np.unique(np.asarray(words), return_inverse=True)
+    digests = [blake2b(word.encode(), digest_size=8).digest() for word in distinct.tolist()]
+    code_U = np.array([int.from_bytes(d, "little") >> 1 for d in digests], dtype=np.int64)
+    return code_U[position_N]
 
 
 def keys_of_one_run(keys: Sequence[np.ndarray], run_of: Sequence[object]) -> np.ndarray:

@@ -20,18 +20,29 @@ from layerdag.datasets.discovery import FoundJobs
 from layerdag.errors import DataError, UsageError
 from layerdag.evaluation.validity import check_structure
 from layerdag.graph.attributed_graph import AttributedGraph, Condition
-from layerdag.privacy.copies import CopyComparison, CopyTest, keys_of_one_run, tuple_keys
+from layerdag.graph.formats.program_json import CALL, SIZES
+from layerdag.kinds.program import PROGRAM
+from layerdag.privacy.copies import (
+    CopyComparison,
+    CopyTest,
+    call_keys,
+    keys_of_one_run,
+    tuple_keys,
+)
+from layerdag.programs.forward_program import Program
 from layerdag.publication.settings import ReleaseSettings
 from layerdag.publication.workspace import DRAWN, HASHES, PrivateWorkspace
 from layerdag.runtime.files import atomic_path, discard_folder, write_text
 from layerdag.runtime.rng import numpy_generator
 from layerdag.runtime.terminal import track
-from layerdag.sampling.generated import GeneratedGraph
+from layerdag.sampling.generated import GeneratedGraph, GeneratedProgram
 from layerdag.sampling.generation import draw_policy, generate
 from layerdag.sampling.settings import GenerationSettings
 from layerdag.schema.attributes import NumericAttribute
 from layerdag.schema.schema import GraphSchema
 from layerdag.training.checkpoint import LoadedCheckpoint
+from layerdag.validation.checking import check_workload
+from layerdag.validation.rules import has_errors
 
 
 def write_batch(file: Path, batch: Sequence[GeneratedGraph]) -> None:
@@ -43,11 +54,16 @@ def write_batch(file: Path, batch: Sequence[GeneratedGraph]) -> None:
         arrays |= {f"{name}{i}": part.numpy() for name, part in parts.items()}
     notes = [
         {"seed": s.seed, "truncated": bool(s.truncated), "conditions": dict(s.dag.conditions)}
+        | ({"program": _program_of(s)} if isinstance(s, GeneratedProgram) else {})
         for s in batch
     ]
     arrays["notes"] = np.frombuffer(json.dumps(notes).encode(), dtype=np.uint8)
     with atomic_path(file) as draft, draft.open("wb") as stream:
         np.savez_compressed(stream, allow_pickle=False, **arrays)
+
+
+def _program_of(sample: GeneratedProgram) -> dict[str, object] | None:
+    return None if sample.checked is None else sample.checked.to_json()
 
 
 def read_batch(file: Path, schema: GraphSchema) -> list[GeneratedGraph]:
@@ -68,8 +84,13 @@ def _sample_of(
     assert isinstance(conditions, dict)
     dag = DAG.build(x_NA, edges, edge_type_E=types, u_NA=u_NA, conditions=conditions)
     seed = int(str(note["seed"]))
-    policy = draw_policy(schema, GenerationSettings())
-    return policy.drawn(f"drawn-{seed}", seed, dag, bool(note["truncated"]))
+    name, truncated = f"drawn-{seed}", bool(note["truncated"])
+    if not schema.kind.has_steps:
+        return draw_policy(schema, GenerationSettings()).drawn(name, seed, dag, truncated)
+    if note["program"] is None:
+        return GeneratedProgram(name, seed, dag, truncated, schema, unmet="It does not run.")
+    checked = Program.from_json(note["program"], name)
+    return GeneratedProgram(name, seed, dag, truncated, schema, checked=checked)
 
 
 def published_conditions(sample: GeneratedGraph) -> Iterator[tuple[str, Condition]]:
@@ -129,7 +150,9 @@ class Renumbering:
 
 
 def keys_of(graph: AttributedGraph) -> np.ndarray:
-    """Return a key of each node's operator and numbers, uint64 (N,)."""
+    """Return a key of each node's operator and numbers, or call and sizes, uint64 (N,)."""
+    if PROGRAM.describes(graph):
+        return call_keys(graph.categories[CALL], graph.categories[SIZES])
     operators = next(iter(graph.categories.values()))
     return tuple_keys(operators, list(graph.numbers.values()))
 
@@ -141,7 +164,9 @@ REPEATED = "repeats an earlier sample"
 TRUNCATED = "cut off at the largest size"
 INVALID = "breaks a rule on graphs"
 NO_TRACE = "breaks a rule on traces"
+NO_PROGRAM = "breaks a rule on programs"
 UNIQUE_TUPLE = "holds numbers of a single real run"
+UNIQUE_CALL = "holds a call of a single real run"
 
 
 @dataclass(eq=False)
@@ -198,6 +223,8 @@ class ReleaseFilter:
         word = graph_hash(sample.dag)
         if word in self.seen:
             return sample, REPEATED
+        if sample.schema.kind.has_steps:
+            return sample, self._decided_program(sample, word)
         first = sample
         for trial in range(TRIALS):
             try:
@@ -214,6 +241,19 @@ class ReleaseFilter:
                 return sample, KEPT
             sample = self._renumbering.again(sample, trial)
         return first, UNIQUE_TUPLE
+
+    def _decided_program(self, sample: GeneratedGraph, word: str) -> str:
+        try:
+            graph = sample.written_graph()
+            if np.isin(keys_of(graph), self.unique).any():
+                return UNIQUE_CALL
+            step = sample.derived().workload
+        except (DataError, UsageError):
+            return NO_PROGRAM
+        if has_errors(check_workload(step)):
+            return NO_TRACE
+        self.seen.add(word)
+        return KEPT
 
 
 def _changed(first: GeneratedGraph, last: GeneratedGraph) -> int:

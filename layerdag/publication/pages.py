@@ -70,6 +70,10 @@ CAVEATS = (
     "Structure and sizes of the samples are like those of the real jobs: who knows that a family "
     "of models was traced learns how such jobs look.",
 )
+STEPS_OF_PROGRAMS = (
+    "The trace of a sample is the training step of its program on one rank, without times; a "
+    "compute model gives them (layerdag simulate --compute)."
+)
 SAMPLES_ALONE = (
     "The weights and the table of conditions are not part of the release and were not made for it."
 )
@@ -230,12 +234,16 @@ def _summary(results: ReleaseFindings) -> Iterator[SummaryRow]:
             "",
             "equally many of each; their sizes, edges and times are others",
         )
-        yield SummaryRow(
-            "nodes with numbers of a single real run",
-            "0",
-            "",
-            f"{drawn.renumbered:,} nodes of these samples got other numbers than were drawn",
-        )
+        if jobs.kind.has_steps:
+            rejected = "samples with such a call were rejected"
+            yield SummaryRow("calls of a single real run", "0", "", rejected)
+        else:
+            yield SummaryRow(
+                "nodes with numbers of a single real run",
+                "0",
+                "",
+                f"{drawn.renumbered:,} nodes of these samples got other numbers than were drawn",
+            )
     if evaluation is not None:
         yield SummaryRow(
             "samples that break a rule", percent(1 - evaluation.structure.validity),
@@ -482,7 +490,9 @@ def split_unit(data: GraphDataset, jobs: FoundJobs) -> str:
 
 def _caveats(results: ReleaseFindings) -> tuple[str, ...]:
     alike = None if results.data is None else held_out_alike(results.data, results.jobs)
-    return (*CAVEATS, *([alike] if alike else ()), SAMPLES_ALONE)
+    kind = results.jobs.kind
+    own = STEPS_OF_PROGRAMS if kind.has_steps else kind.caution
+    return (*CAVEATS, *filter(None, (own, alike)), SAMPLES_ALONE)
 
 
 _COLUMNS = {
@@ -529,6 +539,9 @@ def _data_type(column: str, values: Sequence[str]) -> str:
 def _rai(results: ReleaseFindings) -> dict[str, Any]:
     drawn, evaluation = results.drawn, results.evaluation
     price = drawn.price if drawn is not None else None
+    unique = "numbers that a single real run has were drawn anew"
+    if results.jobs.kind.has_steps:
+        unique = "samples with a call that a single real run has were rejected"
     attacks = "no membership attack could be run"
     if evaluation is not None and evaluation.leaks is not None:
         areas = (
@@ -549,8 +562,8 @@ def _rai(results: ReleaseFindings) -> dict[str, Any]:
         "rai:dataCollectionType": ["Others"],
         "rai:dataManipulationProtocol": (
             "Copies and near copies of real graphs were rejected while sampling "
-            f"({number(price, 2)} drawn for each one kept); numbers that a single real run has "
-            "were drawn anew; words outside a public vocabulary were removed or renamed."
+            f"({number(price, 2)} drawn for each one kept); {unique}; words outside a public "
+            "vocabulary were removed or renamed."
         ),
         "rai:dataUseCases": [
             "Simulating training and inference jobs on clusters",

@@ -154,11 +154,12 @@ def _write_samples(results: ReleaseFindings, draft: Path) -> list[str]:
 
 
 def _shared_numbers(results: ReleaseFindings) -> list[str]:
+    what = "call" if results.jobs.kind.has_steps else "numbers"
     keys = [keys_of(graph) for graph in results.jobs.graphs]
     names = run_of_graphs(results.jobs)
     unique = keys_of_one_run(keys, [names[graph.name] for graph in results.jobs.graphs])
     return [
-        f"{sample.name}: has a node with the numbers of a single real run."
+        f"{sample.name}: has a node with the {what} of a single real run."
         for sample in results.kept
         if np.isin(keys_of(sample.written_graph()), unique).any()
     ]

@@ -1,15 +1,18 @@
 """The settings of a release, and the jobs that it reads."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from layerdag.datasets.discovery import FoundJobs, read_folder
-from layerdag.errors import DataError, UsageError
-from layerdag.graph.formats import program_json
+from layerdag.datasets.job_programs import all_record_arguments
+from layerdag.errors import UsageError
+from layerdag.runtime.notes import NoteCollector, NoteKind, merge_notes
 
 STAGES = ("read", "train", "sample", "evaluate")
 MIN_BUDGET = 20.0
 MAX_FOLDS = 20
+MIN_DISTINCT_PROGRAMS = 20
+"""Below it traces are jobs: a model of 12 programs that differ in depth drew nothing but copies."""
 
 
 @dataclass(frozen=True)
@@ -112,16 +115,28 @@ class ReleaseSettings:
 def read_jobs(settings: ReleaseSettings) -> FoundJobs:
     """Read everything below the folder of traces of a release; see ``read_folder``.
 
+    Where all traces record the arguments of their operators, these are the forward programs, unless
+    too few of them are distinct.
+
     Raises:
-        DataError: As ``read_folder``, and if it holds forward programs.
+        DataError: As ``read_folder``, and if programs call operators that are not PyTorch's.
     """
-    found = read_folder(
-        settings.traces, settings.labels, max_nodes=settings.max_nodes, as_jobs=True
-    )
-    if set(found.graphs[0].categories) == set(program_json.ATTRIBUTES):
-        raise DataError(
-            f"{settings.traces}: holds forward programs, and samples of a release would have their "
-            "calls renamed, so that none of them runs. Make traces of the programs ('layerdag "
-            "capture FILE.program.json --out PREFIX'), and release those."
-        )
+    folder, labels, max_nodes = settings.traces, settings.labels, settings.max_nodes
+    if not all_record_arguments(folder):
+        return read_folder(folder, labels, max_nodes=max_nodes, as_jobs=True)
+    found = read_folder(folder, labels, max_nodes=max_nodes)
+    if not found.kind.has_steps:
+        return found
+    if found.num_runs < MIN_DISTINCT_PROGRAMS:
+        jobs = read_folder(folder, labels, max_nodes=max_nodes, as_jobs=True)
+        if not jobs.kind.has_steps:
+            notes = NoteCollector(str(folder))
+            notes.add(
+                NoteKind.OPERATOR,
+                f"{found.num_runs} distinct programs",
+                f"fewer than {MIN_DISTINCT_PROGRAMS}, which samples would repeat; the traces are "
+                "learned as jobs",
+            )
+            return replace(jobs, notes=merge_notes([*notes.notes, *jobs.notes]))
+    found.kind.require_public(found.graphs, str(folder))
     return found

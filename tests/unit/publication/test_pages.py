@@ -141,7 +141,7 @@ def test_limits_and_attacks_are_told(tmp_path):
     )
     leaks = SimpleNamespace(attacks=(attack,), inferences=(read,))
     made = card(tmp_path, evaluation=SimpleNamespace(leaks=leaks))
-    assert made["rai:dataLimitations"] == [*CAVEATS, SAMPLES_ALONE]
+    assert made["rai:dataLimitations"] == [*CAVEATS, JOB.caution, SAMPLES_ALONE]
     assert "nearest: AUROC 0.53 [0.45, 0.61], at chance" in made["rai:dataPreprocessingProtocol"][0]
     assert (
         "family: 50.0% of training graphs, 40.0% of held-out graphs, no more than chance"
