@@ -1,6 +1,6 @@
 """The fast model: every decision of every graph of a batch in one causal pass.
 
-Shape letters: A node attributes, B graphs, C numeric conditions, D width of a state, E edges, F
+Shape letters: A node attributes, B graphs, C numeric conditions, D width of a state, F
 feature columns, J position buckets, K codes, M categorical conditions, T tokens.
 """
 

@@ -55,12 +55,6 @@ def _graphs(folder: Path) -> str:
     return str(folder / "graphs")
 
 
-def _programs(folder: Path) -> str:
-    (folder / "p").mkdir()
-    (folder / "p" / "a.program.json").write_text(json.dumps(PROGRAM))
-    return str(folder / "p")
-
-
 def _table(**cells: object) -> Callable[[Path], str]:
     row = {**ACCURACY, **cells}
     return _file("a.csv", f"{','.join(row)}\n{','.join(map(str, row.values()))}\n")
@@ -103,7 +97,6 @@ COMMANDS = [
         _file("p.program.json", json.dumps(PROGRAM)), "program IN --compute h100",
         "--compute is of --step-time, which is not given",
     ),
-    (_programs, "release IN --out OUT/r --until read", "holds forward programs"),
     (
         lambda folder: str(write_corpus(folder / "c", {"train": 2})),
         "surrogate fit IN --labels l.csv --out OUT/m", "leave the label file l.csv out",
