@@ -55,7 +55,7 @@ def add_limits(parser: argparse._ActionsContainer, limits: Limits | None = None)
     """Add ``--overwrite``, ``--max-ranks`` and ``--max-bytes``, for verbs that write a workload."""
     usual = limits or Limits()
     add = parser.add_argument
-    add("--overwrite", action="store_true", help="replace a workload that lies there")
+    add("--overwrite", action="store_true", help="replace the workload at that path")
     add("--max-ranks", type=int, default=usual.max_ranks, metavar="N",
         help="refuse to write more ranks, one file each (default: %(default)s)")  # fmt: skip
     add("--max-bytes", type=int, default=usual.max_bytes, metavar="N",

@@ -113,7 +113,7 @@ class Format:
         return found.suffix in self.endings if self.sniff is None else self.sniff(found)
 
     def fits(self, found: Candidate) -> bool:
-        """Return whether what lies at a place has this format."""
+        """Return whether a path has this format."""
         return found.is_file == bool(self.endings) and self.recognizes(found)
 
 
@@ -347,7 +347,7 @@ def _what_else(found: Candidate) -> str:
 
 
 def recognize(location: str | Path) -> Recognized:
-    """Return the format of what lies at a place: a file, a folder, or a prefix of files.
+    """Return the format of a path: a file, a folder, or a prefix of files.
 
     Raises:
         DataError: If a file is JSON or a text of an unknown kind, or cannot be unpacked. Any other

@@ -1,6 +1,6 @@
 """By what files are recognized: the ending of their names and what they begin with.
 
-Each function that begins with ``is_`` or ``are_`` says whether what lies at a place has a format;
+Each function that begins with ``is_`` or ``are_`` says whether a path has a format;
 ``formats.FORMATS`` asks them in its order.
 """
 

@@ -71,7 +71,7 @@ class GraphStatistics:
         graphs = 0
         attributes = [np.zeros(size, np.int64) for size in sizes.attributes]
         edge_types = np.zeros(sizes.edge_types, np.int64)
-        # Of each kind: how many of its nodes have so many children, and parents.
+        # Histograms of out-degree and in-degree for each kind of node.
         degrees = [[Counter[int]() for _ in range(sizes.attributes[0])] for _ in range(2)]
         layer_sizes, layer_counts = Counter[int](), Counter[int]()
         for dag in dags:

@@ -40,10 +40,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--out", default="trace", metavar="PREFIX",
         help="write PREFIX.<rank>.et, PREFIX.comm_group.json and PREFIX.program.json (default: "
         "%(default)s)")  # fmt: skip
-    add("--overwrite", action="store_true", help="replace a workload that lies at PREFIX")
+    add("--overwrite", action="store_true", help="replace the workload at PREFIX")
     add("--step", type=int, default=3,
         help="which step to trace; the ones before warm up (default: %(default)s)")  # fmt: skip
-    add("--nproc", type=int, default=1, help="start so many ranks with torchrun")
+    add("--nproc", type=int, default=1, help="number of ranks to start with torchrun")
     add("--repeats", type=int, default=5, metavar="N",
         help="then measure N steps without the profiler and write their times as the label, "
         "PREFIX.steps.json; 0 for none (default: %(default)s)")  # fmt: skip

@@ -173,7 +173,7 @@ def print_status(text: str) -> None:
 
 
 def _require_free(kind: str, out: Path, *, overwrite: bool) -> None:
-    """Raise UsageError, before anything is read, if what lies at ``out`` may not be replaced."""
+    """Raise UsageError, before anything is read, if ``out`` exists and may not be replaced."""
     from layerdag.traces.chakra.json_forms import feeder_files
     from layerdag.traces.chakra.workload import require_free_prefix
 

@@ -33,7 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     fit.add_argument("data", help=DATA_HELP)
     fit.add_argument("--out", required=True, metavar="DIR", help="where to write the surrogate")
     fit.add_argument("--overwrite", action="store_true",
-        help="replace a surrogate that stands at --out")  # fmt: skip
+        help="replace the surrogate at --out")  # fmt: skip
     fit.add_argument("--family", choices=FAMILY_NAMES, default="boosting")
     fit.add_argument("--seed", type=int, default=0)
     fit.add_argument("--target", action="append", metavar="CONDITION",

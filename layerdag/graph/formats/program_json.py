@@ -43,7 +43,6 @@ _KNOWN = frozenset(
 )
 _FRACTION = re.compile(r"-?\d+(\.\d+(e[-+]?\d+)?|e[-+]?\d+)")
 _ENTRY = re.compile(r"(?<![\w.])[Bnwrh]\d{1,6}")
-_DTYPE = re.compile(r"bool|(u?int|q?u?int|bits|b?float|complex)\d[\w]*")
 _IN_A_GAP = re.compile(r"max|-?(inf|nan)|-?\d\S*|[Bnwrh]\d{1,6}\S*|[ap]\d{1,4}\.\S+")
 _DAMAGED = (LookupError, TypeError, ValueError, AttributeError)
 """What data of another shape than a program's lead to."""

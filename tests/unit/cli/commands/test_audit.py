@@ -147,17 +147,14 @@ def test_neighborhoods_stand_beside_those_of_held_out_graphs(audited):
     assert "nodes whose neighborhood occurs in no training graph, radius 3" in shown
 
 
+def audit_of(samples: Path, data: Path, weights: Path) -> list[str]:
+    places = {"--synthetic": samples, "--data": data, "--checkpoint": weights}
+    return ["audit", *(str(word) for place in places.items() for word in place)]
+
+
 def test_the_weights_are_attacked_where_a_checkpoint_is_given(tile, copies, tmp_path, capsys):
     weights = checkpoint(tile, tmp_path / "run", read_dataset(tile).fingerprint)
-    command = [
-        "audit",
-        "--synthetic",
-        str(copies),
-        "--data",
-        str(tile),
-        "--checkpoint",
-        str(weights),
-    ]
+    command = audit_of(copies, tile, weights)
     assert main([*command, "--json"]) == 0
     attacks = {a["name"]: a for a in json.loads(capsys.readouterr().out)["attacks"]}
     assert {"schema_lookup", "schema_density"} <= attacks.keys()
@@ -168,15 +165,7 @@ def test_the_weights_are_attacked_where_a_checkpoint_is_given(tile, copies, tmp_
 
 def test_a_checkpoint_of_other_data_is_refused(tile, copies, tmp_path, capsys):
     weights = checkpoint(tile, tmp_path / "run", "0123456789abcdef")
-    command = [
-        "audit",
-        "--synthetic",
-        str(copies),
-        "--data",
-        str(tile),
-        "--checkpoint",
-        str(weights),
-    ]
+    command = audit_of(copies, tile, weights)
     assert main(command) == 2
     assert "fingerprint 0123456789abcdef" in capsys.readouterr().err
 
